@@ -135,7 +135,7 @@ MUTANTS = (
            "unit/host/cgroups/test_units.py"),
     Mutant("host/resctrl.py", "if not self.sparse and low & (low + 1):", "if False:", "unit/host/test_resctrl.py"),
     Mutant("oci/mounts.py", "found not in accepted", "False", "unit/oci"),
-    Mutant("cri/logs.py", "and len(entry.text) < LONGEST", "", "unit/cri/test_logs.py"),
+    Mutant("cri/logs.py", "and len(text) < LONGEST", "", "unit/cri/test_logs.py"),
     Mutant("kube/quantity.py", "min(max(millicpu * _SHARES_PER_CPU // 1000, _MIN_SHARES), _MAX_SHARES)",
            "max(millicpu, 2)", "unit/kube/test_quantity.py"),
     Mutant("kube/client/connection.py", "if most < 0:", "if False:", "unit/kube/client/test_connection.py"),

@@ -60,7 +60,7 @@ class LoopWorld(World):
         gates: Mapping[Any, bool] = ALL_ON,
         settings: AgentSettings | None = None,
     ) -> None:
-        settings = settings or AgentSettings(gates=dict(gates))
+        self.settings = settings = settings or AgentSettings(gates=dict(gates))
         super().__init__(folder, node or Node(), settings)
         files = {f"sys/devices/system/cpu/{name}": f"0-{cpus - 1}\n" for name in ("online", "present")}
         for number in range(cpus):
@@ -78,10 +78,14 @@ class LoopWorld(World):
         self.memory(100 << 30, 50 << 30)
         self._stat()
         self.asked = Asked()
-        self.loops = Loops(settings, self.parts, evictor=self.asked, now=self.clock)
+        self.kill()
         self.source.replace([])
         if slo is not None:
             self.slo(slo)
+
+    def kill(self) -> None:
+        """Have the agent end without a word, and another one begin."""
+        self.loops = Loops(self.settings, self.parts, evictor=self.asked, now=self.clock)
 
     def slo(self, spec: Mapping[str, Any] | None) -> None:
         """Give the node another NodeSLO."""

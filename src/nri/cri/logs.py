@@ -20,6 +20,8 @@ _CHUNK = 1 << 16
 POLL_S = 0.1
 #: The longest line that is joined of parts, in bytes; what is longer comes in several.
 LONGEST = 1 << 20
+#: The longest beginning of a line that says what it is: time, stream and tags.
+_HEAD = 1024
 
 
 class LogEntry(NamedTuple):
@@ -47,21 +49,20 @@ class Joiner:
     """Joins the parts of lines, of each stream by itself."""
 
     def __init__(self) -> None:
-        self._open: dict[str, LogEntry] = {}
+        self._open: dict[str, tuple[str, bytearray]] = {}
 
     def add(self, entry: LogEntry) -> LogEntry | None:
         """The whole line, if this entry ends one. It bears the time of its first part."""
-        first = self._open.pop(entry.stream, None)
-        if first is not None:
-            entry = LogEntry(first.time, entry.stream, first.text + entry.text, entry.partial)
-        if entry.partial and len(entry.text) < LONGEST:
-            self._open[entry.stream] = entry
+        first, text = self._open.pop(entry.stream, (entry.time, bytearray()))
+        text += entry.text
+        if entry.partial and len(text) < LONGEST:
+            self._open[entry.stream] = first, text
             return None
-        return entry._replace(partial=False)
+        return LogEntry(first, entry.stream, bytes(text))
 
     def rest(self) -> list[LogEntry]:
         """The lines that were begun and not ended."""
-        rest = [entry._replace(partial=False) for entry in self._open.values()]
+        rest = [LogEntry(first, stream, bytes(text)) for stream, (first, text) in self._open.items()]
         self._open.clear()
         return rest
 
@@ -99,7 +100,7 @@ class _Tracked:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: BinaryIO = open(path, "rb", opener=open_regular)  # noqa: SIM115  closed by __exit__
-        self._rest = b""
+        self._rest = bytearray()
 
     def __enter__(self) -> Self:
         return self
@@ -108,10 +109,22 @@ class _Tracked:
         self._file.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Every whole line that is there now and was not read yet."""
+        """Every whole line that is there now and was not read yet; one that is too long comes in several."""
         while chunk := self._file.read(_CHUNK):
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
-            yield from whole
+            *whole, rest = chunk.split(b"\n")
+            for line in whole:
+                yield bytes(self._rest + line)
+                self._rest.clear()
+            self._rest += rest
+            if len(self._rest) > LONGEST:
+                yield self._piece()
+
+    def _piece(self) -> bytes:
+        """What is there of a line that is too long. Its rest begins as it does; that of no entry is no entry, too."""
+        piece = bytes(self._rest)
+        head = b"".join(b"%b " % part for part in piece.split(b" ", 3)[:3])
+        self._rest = bytearray(head if len(head) < _HEAD and parse_line(piece) is not None else b"")
+        return piece
 
     def rotated(self) -> bool:
         """Go on with the new file if the path is another one by now, or at the start of one that was emptied."""
@@ -123,41 +136,40 @@ class _Tracked:
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             if mine.st_size > self._file.tell():
                 return True  # written to after it was renamed: first the rest
+            try:
+                new = open(self._path, "rb", opener=open_regular)  # noqa: SIM115
+            except FileNotFoundError:
+                return False  # renamed once more
             self._file.close()
-            self._file = open(self._path, "rb", opener=open_regular)  # noqa: SIM115
+            self._file = new
         elif there.st_size < self._file.tell():
             self._file.seek(0)
         else:
             return False
-        self._rest = b""
+        self._rest.clear()
         return True
 
     def seek_tail(self, count: int) -> None:
         """Go to where the last `count` whole lines begin; parts count for the line that they belong to."""
-        end = self._file.seek(0, os.SEEK_END)
+        start = following = self._file.seek(0, os.SEEK_END)
         if count <= 0:
             return
-        block, start = b"", end
+        head = b""  # how the rest begins of the line that a block ends in
         while start > 0:
-            start = max(start - _CHUNK, 0)
+            size = min(_CHUNK, start)
+            start -= size
             self._file.seek(start)
-            block = self._file.read(min(_CHUNK, end - start - len(block))) + block
-            if self._count(block, whole=start == 0) > count:
-                break
-        lines = block.split(b"\n")
-        seen, keep = 0, len(lines)
-        for place in range(len(lines) - 1, 0 if start else -1, -1):
-            entry = parse_line(lines[place])
-            if entry is not None and not entry.partial:
-                seen += 1
-                if seen > count:
-                    break
-            keep = place
-        self._file.seek(start + sum(len(line) + 1 for line in lines[:keep]))
-
-    @staticmethod
-    def _count(block: bytes, *, whole: bool) -> int:
-        """Count the full lines of a block; its first line may be cut."""
-        lines = block.split(b"\n")
-        found = [parse_line(line) for line in (lines if whole else lines[1:])]
-        return sum(entry is not None and not entry.partial for entry in found)
+            lines = self._file.read(size).split(b"\n")
+            begin = start + size + 1
+            for number in range(len(lines) - 1, 0 if start else -1, -1):  # the first begins in an earlier block
+                begin -= len(lines[number]) + 1
+                entry = parse_line(lines[number] + head)
+                head = b""
+                if entry is not None and not entry.partial:
+                    count -= 1
+                    if count < 0:
+                        self._file.seek(following)
+                        return
+                following = begin
+            head = (lines[0] + head)[:_HEAD]
+        self._file.seek(0)

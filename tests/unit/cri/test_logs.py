@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nri.cri import logs
 from nri.cri.logs import LONGEST, Joiner, LogEntry, parse_line, read_log
+from nri.files import open_regular
 
 T = "2026-01-02T03:04:05.000000001Z"
 
@@ -43,6 +47,38 @@ def test_a_line_that_never_ends_comes_in_parts() -> None:
     assert joiner.add(LogEntry(T, "stdout", b"x" * LONGEST, True)) == LogEntry(T, "stdout", b"x" * LONGEST)
 
 
+def test_a_line_of_very_many_parts_costs_no_more_than_its_length() -> None:
+    joiner, part = Joiner(), LogEntry(T, "stdout", b"x", True)  # of a program that writes byte by byte
+    before = time.process_time()
+    assert not any(joiner.add(part) for _ in range(600_000))
+    assert joiner.rest() == [LogEntry(T, "stdout", b"x" * 600_000)]
+    assert time.process_time() - before < 4
+
+
+def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
+    log, text = tmp_path / "0.log", "x" * 3 * LONGEST + "end"
+    log.write_text(row("before") + row(text) + row("after"))
+    before, *pieces, after = read_log(str(log))
+    assert (before.text, after.text) == (b"before", b"after")
+    assert b"".join(each.text for each in pieces).decode() == text and len(pieces) == 3
+    assert {(each.time, each.stream) for each in pieces} == {(T, "stdout")}
+
+
+@pytest.mark.parametrize("tail", [None, 3])
+def test_a_log_without_lines_is_not_held_in_memory(tmp_path: Path, tail: int | None) -> None:
+    log = tmp_path / "0.log"
+    with log.open("wb") as file:
+        file.truncate(32 << 20)  # what is left of one that was emptied while it was written to
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + row("new").encode())
+    tracemalloc.start()
+    try:
+        assert texts(read_log(str(log), tail=tail)) == ["new"]
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, ["c"]), (2, ["aab", "c"]), (9, ["x", "aab", "c"])])
 def test_the_last_lines_are_whole_lines(tmp_path: Path, count: int, expected: list[str]) -> None:
     log = tmp_path / "0.log"
@@ -55,6 +91,22 @@ def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path: Path) -> 
     log.write_text("".join(row(f"line {number} {'x' * 100}") for number in range(5000)))
     found = texts(read_log(str(log), tail=1500))
     assert (len(found), found[0].split()[1], found[-1].split()[1]) == (1500, "3500", "4999")
+
+
+def test_the_last_lines_of_a_log_of_parts_are_found_at_one_look_at_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bytes] = []
+
+    def look(line: bytes) -> LogEntry | None:
+        looks.append(line)
+        return parse_line(line)
+
+    log = tmp_path / "0.log"
+    log.write_text(row("x", "P") * 20_000)
+    monkeypatch.setattr(logs, "parse_line", look)
+    assert texts(read_log(str(log), tail=5)) == ["x" * 20_000]
+    assert len(looks) < 41_000  # once to find them, once to read them
 
 
 def test_following_goes_on_through_rotation_and_loses_nothing(tmp_path: Path) -> None:
@@ -98,6 +150,30 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> 
         return True
 
     assert texts(read_log(str(log), follow=more, poll_s=0)) == ["one", "last of the old", "first of the new"]
+
+
+def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, gone = tmp_path / "0.log", [True]
+    log.write_text(row("one"))
+
+    def more() -> bool:
+        if log.with_suffix(".1").exists():
+            return not gone
+        os.rename(log, log.with_suffix(".1"))
+        log.write_text(row("two"))
+        return True
+
+    def open_late(path: str, flags: int) -> int:
+        if log.with_suffix(".1").exists() and gone:
+            gone.pop()
+            raise FileNotFoundError(path)
+        return open_regular(path, flags)
+
+    monkeypatch.setattr(logs, "open_regular", open_late)
+    lines = read_log(str(log), follow=more, poll_s=0)
+    assert [next(lines).text, next(lines).text] == [b"one", b"two"]
 
 
 def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:

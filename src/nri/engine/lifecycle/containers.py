@@ -78,7 +78,7 @@ class Containers:
         """The resources that a container uses now. Raises NotThere, WrongState if it does not run."""
         container = self._running(prefix)
         try:
-            return read_stats(container.record.pid)
+            return read_stats(container.record.pid, own=container.record.cgroup_path)
         except FileNotFoundError:
             raise EngineError(f"container {container.id} ended just now") from None
 

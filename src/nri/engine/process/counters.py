@@ -7,17 +7,21 @@ is 0. Pure parsers under one function that reads. Next: :mod:`nri.engine.process
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from nri.engine.process.stats import CGROUPS, cgroups_of
 
-__all__ = ["Counters", "Transfer", "counters_v1", "counters_v2", "read_counters"]
+__all__ = ["MOST_DESCRIPTORS", "Counters", "Transfer", "counters_v1", "counters_v2", "read_counters"]
 
 _NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _NO_LIMIT = 1 << 62
 _NONE = Path("/nonexistent")
+#: So many descriptors of a container are counted, and so many of its cgroups looked into.
+MOST_DESCRIPTORS, _MOST_CGROUPS = 50_000, 1000
 
 
 class Transfer(NamedTuple):
@@ -37,19 +41,19 @@ class Counters(NamedTuple):
     transfers: list[Transfer]
 
 
-def read_counters(pid: int, root: Path = CGROUPS) -> Counters:
-    """Read what is counted for the cgroup of this process. Raises FileNotFoundError if the process is gone."""
-    paths = cgroups_of(pid)
-    if "memory" in paths:
-        folders = {name: root / name / path.lstrip("/") for name, path in paths.items() if name}
-        found, processes = counters_v1(folders), folders["memory"] / "cgroup.procs"
-    else:
-        folder = root / paths.get("", "/").lstrip("/")
-        found, processes = counters_v2(folder), folder / "cgroup.procs"
-    pids = _text(processes).split()
-    descriptors = [target for each in pids for target in _descriptors(each)]
-    sockets = sum(target.startswith("socket:") for target in descriptors)
-    found.numbers.update(processes=len(pids), file_descriptors=len(descriptors), sockets=sockets)
+def read_counters(pid: int, root: Path = CGROUPS, own: str = "") -> Counters:
+    """Read what is counted for a container; the words, and the error, are those of `cgroups_of`.
+
+    Of one with more descriptors than can be counted at each reading there are at least as many as it says.
+    """
+    folders = cgroups_of(pid, root, own)
+    found = counters_v1(folders) if "memory" in folders else counters_v2(folders[""])
+    pids = _processes(folders["memory"] if "memory" in folders else folders[""])
+    descriptors = sockets = 0
+    for target in islice((target for each in pids for target in _descriptors(each)), MOST_DESCRIPTORS):
+        descriptors += 1
+        sockets += target.startswith("socket:")
+    found.numbers.update(processes=len(pids), file_descriptors=descriptors, sockets=sockets)
     return found
 
 
@@ -136,18 +140,23 @@ def _transfers_v2(lines: Iterable[str]) -> list[Transfer]:
     return found
 
 
-def _descriptors(pid: str) -> list[str]:
-    """The targets of a process's open descriptors; none if it is gone."""
-    found = []
-    try:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                found.append(os.readlink(entry.path))
-            except OSError:
-                continue  # closed just now
-    except OSError:
-        pass  # it ended just now
+def _processes(folder: Path) -> list[str]:
+    """The processes of a cgroup and of those below it, of which a container may have made any number."""
+    found, waiting, looked = list[str](), [folder], 0
+    while waiting and looked < _MOST_CGROUPS:
+        below, looked = waiting.pop(), looked + 1
+        found += _text(below / "cgroup.procs").split()
+        with suppress(OSError), os.scandir(below) as entries:
+            waiting += [Path(each.path) for each in entries if each.is_dir(follow_symlinks=False)]
     return found
+
+
+def _descriptors(pid: str) -> Iterator[str]:
+    """The targets of a process's open descriptors; none if it is gone."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:  # it may end just now
+        for entry in entries:
+            with suppress(OSError):  # closed just now
+                yield os.readlink(entry.path)
 
 
 def _there(numbers: Mapping[str, int | None]) -> dict[str, int]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nri.host.cgroups import expand
 from nri.host.process import cgroups
 from nri.host.root import MACHINE
 from nri.text import plain
@@ -63,12 +65,16 @@ class InterfaceStats:
     tx_dropped: int = 0
 
 
-def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
-    """Read what the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
-    paths = cgroups_of(pid)
-    if "memory" in paths:
-        return stats_v1({name: root / name / path.lstrip("/") for name, path in paths.items() if name})
-    return stats_v2(root / paths.get("", "/").lstrip("/"))
+def read_stats(pid: int, root: Path = CGROUPS, own: str = "") -> ContainerStats:
+    """Read what the cgroup of a container uses, whose first process this is. Raises FileNotFoundError if that is gone.
+
+    Args:
+        pid: of the process.
+        root: where cgroups are mounted.
+        own: as of `cgroups_of`.
+    """
+    folders = cgroups_of(pid, root, own)
+    return stats_v1(folders) if "memory" in folders else stats_v2(folders[""])
 
 
 def read_interfaces(pid: int) -> list[InterfaceStats]:
@@ -76,12 +82,26 @@ def read_interfaces(pid: int) -> list[InterfaceStats]:
     return parse_interfaces(MACHINE.read(f"/proc/{pid}/net/dev"))
 
 
-def cgroups_of(pid: int) -> dict[str, str]:
-    """The cgroups of a process, by controller. Raises FileNotFoundError if it is gone."""
+def cgroups_of(pid: int, root: Path = CGROUPS, own: str = "") -> dict[str, Path]:
+    """The folders of a container's cgroups by controller, with cgroup v2 that of "" alone.
+
+    Args:
+        pid: of its first process, which may have moved below the container's own cgroup, as systemd does.
+        root: where cgroups are mounted.
+        own: the container's cgroup, as the OCI runtime was given it.
+
+    Raises:
+        FileNotFoundError: the process is gone.
+    """
     found = cgroups(MACHINE, pid)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/{pid}")
-    return found
+    with suppress(ValueError):  # none that can be compared
+        top = f"/{expand(own)}/"
+        found = {name: top if f"{path}/".startswith(top) else path for name, path in found.items()}
+    if "memory" not in found:
+        return {"": root / found.get("", "").strip("/")}
+    return {name: root / name / path.strip("/") for name, path in found.items() if name}
 
 
 def parse_interfaces(text: str) -> list[InterfaceStats]:

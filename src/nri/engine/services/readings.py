@@ -84,7 +84,7 @@ class Readings:
     def counters(self, record: ContainerRecord) -> Counters | None:
         """All that is counted for a container; None if it has ended just now."""
         try:
-            return read_counters(record.pid, self._cgroups) if record.pid else None
+            return read_counters(record.pid, self._cgroups, record.cgroup_path) if record.pid else None
         except OSError:
             return None
 

@@ -19,6 +19,7 @@ from nri.policies.writes import Write
 
 __all__ = [
     "ANNOTATION",
+    "LIMITED_US",
     "Baseline",
     "Online",
     "add",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 ANNOTATION: Final = "volcano.sh/cpi"
+#: The quota of a pod that is limited, in microseconds.
 LIMITED_US: Final = 10_000
 GUILTY: Final = 0.15
 OUTLIER_NS, SUSPECT_NS = 300 * 10**9, 600 * 10**9

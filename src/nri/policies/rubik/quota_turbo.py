@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from nri.config import Between
 from nri.config.complaint import WrongValue
-from nri.policies.formulas import UNLIMITED
+from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
 from nri.policies.rubik.node import Ticks, share
 from nri.policies.rubik.pods import Pod
 from nri.policies.writes import Write
@@ -96,6 +96,10 @@ class Managed:
     def base(self) -> float:
         """The quota of the limit."""
         return self.limit * self.period
+
+    def least(self) -> int:
+        """The lowest quota: that of the limit, or the kernel's least, which a kubelet gives a smaller limit."""
+        return max(int(self.base()), MIN_QUOTA_US)
 
     def newly_throttled(self) -> int:
         """In how many periods it was throttled since the last reading."""
@@ -191,10 +195,10 @@ def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> fl
 
 
 def next_quota(each: Managed, delta: float) -> int:
-    """Return the next quota of a container: whole microseconds, never below its limit."""
-    if each.quota + delta <= each.base():  # it may have more, and does not need it: most containers, most of the time
-        return int(each.base())
-    return int(max(min(each.quota + delta, max_next(each.limit, each.period, each.usages)), each.base()))
+    """Return the next quota of a container: whole microseconds, never below its limit, or the kernel's least."""
+    if each.quota + delta <= each.least():  # it may have more, and does not need it: most containers, most of the time
+        return each.least()
+    return max(int(min(each.quota + delta, max_next(each.limit, each.period, each.usages))), each.least())
 
 
 def manageable(limit: float | None, cpus: int) -> bool:
@@ -277,7 +281,7 @@ class Turbo:
     def remove(self, folder: str) -> int | None:
         """Forget a container; return the quota of its limit, which it gets back."""
         each = self.managed.pop(folder, None)
-        return None if each is None else int(each.base())
+        return None if each is None else each.least()
 
     def observe(self, ticks: Ticks, now: int) -> float:
         """Take a reading of the node; return the percent in use since the last one, 0 at the first."""

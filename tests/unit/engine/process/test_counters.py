@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from nri.engine.process import counters, stats
 from nri.engine.process.counters import Transfer, counters_v1, counters_v2, read_counters
+from nri.host import Root
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -65,3 +68,31 @@ def test_this_process_is_counted_and_one_that_is_gone_is_said_to_be() -> None:
     assert {"processes", "file_descriptors", "sockets"} <= set(numbers)
     with pytest.raises(FileNotFoundError):
         read_counters(1 << 30)
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            row = "0::/pods/c/init" if v2 else "4:memory:/pods/c/init\n0::/pods/c"
+            written(tmp_path / "proc/7", cgroup=f"{row}\n")
+            monkeypatch.setattr(stats, "MACHINE", Root(tmp_path))
+            own = tmp_path / "cgroup" / ("" if v2 else "memory") / "pods/c"
+            written(own / "init", cgroup__procs="7\n")
+            written(own / "rest/deep", cgroup__procs=f"{sleeper.pid}\n")
+            numbers = read_counters(7, tmp_path / "cgroup", "/pods/c").numbers
+            assert (numbers["processes"], numbers["file_descriptors"]) == (2, 3)
+        finally:
+            sleeper.kill()
+
+
+def test_no_container_s_descriptors_are_counted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [os.dup(0) for _ in range(20)]
+    try:
+        monkeypatch.setattr(counters, "MOST_DESCRIPTORS", 10)
+        assert read_counters(os.getpid()).numbers["file_descriptors"] == 10
+    finally:
+        for each in many:
+            os.close(each)

@@ -7,6 +7,7 @@ One job: the events and the one interface that the two transports of remote comm
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +32,7 @@ STDOUT: Final = 1
 STDERR: Final = 2
 ERROR: Final = 3
 RESIZE: Final = 4
+_BLANKS: Final = re.compile(r"\s*")
 
 
 class Input(NamedTuple):
@@ -108,18 +110,16 @@ class SizeReader:
         """Take bytes; yields the sizes that they complete."""
         if self._ended:
             return
-        self._kept = (self._kept + data.decode("latin-1")).lstrip()
-        while self._kept:
+        text, at = self._kept + data.decode("latin-1"), 0
+        while (at := _BLANKS.match(text, at).end()) < len(text):  # type: ignore[union-attr]  # it always matches
             try:
-                found, end = self._decoder.raw_decode(self._kept)
+                found, at = self._decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
-                self._ended = len(self._kept) > self.LIMIT or not self._kept.startswith("{")
-                if self._ended:
-                    self._kept = ""
-                return
-            self._kept = self._kept[end:].lstrip()
+                self._ended = len(text) - at > self.LIMIT or text[at] != "{"
+                break
             if size := _size(found):
                 yield size
+        self._kept = "" if self._ended else text[at:]
 
 
 def _size(found: object) -> Resize | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,12 @@ def test_what_is_no_size_is_passed_over(data: bytes) -> None:
     reader = SizeReader()
     assert [*reader.receive(data)] == []
     assert [*reader.receive(b' {"width": 5, "HEIGHT": 6}')] == [Resize(5, 6)]
+
+
+def test_very_many_sizes_at_once_cost_no_more_than_their_length() -> None:
+    before = time.process_time()
+    assert [*SizeReader().receive(b"{} " * 500_000 + b'{"Width": 5, "Height": 6}')] == [Resize(5, 6)]
+    assert time.process_time() - before < 8
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b'{"a": "' + b"x" * 5000, b"\xff", b'{"a":' * 2000])

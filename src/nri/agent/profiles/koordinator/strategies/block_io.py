@@ -2,9 +2,10 @@
 
 Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
 that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that is
-no longer asked for is taken away. The kubelet mounts a pod's own volumes by their names in the pod, and a claim's by
-the name of the persistent volume, which only an apiserver connects with the claim: so the claim's disk is the one that
-is left over. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
+no longer asked for is taken away, also one that an agent which was killed has left. The kubelet mounts a pod's own
+volumes by their names in the pod, and a claim's by the name of the persistent volume, which only an apiserver connects
+with the claim: so the claim's disk is the one that is left over. Next:
+:mod:`nri.agent.profiles.koordinator.strategies.system_config`.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class BlockIo(Strategy):
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        self._looked = False
         #: Disks that have latencies of the whole machine.
         self._root_set: frozenset[str] = frozenset()
         #: Volumes that are mounted, by pod; read at most once a round: pods may name as many as they like.
@@ -100,6 +102,12 @@ class BlockIo(Strategy):
         fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
         self._mounts = None
         folder = made.best_effort_folder
+        if not self._looked:
+            self._looked = True
+            self._take_over(made, folder_subject(BEST_EFFORT), folder)
+            for pod in made.pods:
+                if qos_class(pod.labels) != NONE:
+                    self._take_over(made, pod.subject(), pod.folder)
         self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules.disks, None, fresh)
         for pod in made.pods:
             disks = rules_of(made, pod, NAME).disks
@@ -115,6 +123,13 @@ class BlockIo(Strategy):
                 made.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
         self._set = fresh
         self._root(made)
+
+    def _take_over(self, made: Round[NodeSlo], subject: Subject, folder: str) -> None:
+        """Note the limits of a folder that are there at the start: nobody else sets any there."""
+        for knob, none in _NONE.items():
+            found = made.read(folder, knob)
+            if isinstance(found, Mapping) and (devices := frozenset(key for key in found if found[key] != none)):
+                self._set[folder, knob] = subject, devices
 
     def _limits(
         self,

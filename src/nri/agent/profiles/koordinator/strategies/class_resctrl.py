@@ -1,7 +1,8 @@
 """RdtResctrl: cache and memory bandwidth of the QoS classes, by a resctrl group for each.
 
 Rules: a pod with an annotation of its own is in a group of its own, which the hook Resctrl makes. When no class asks
-for it any more, the groups have all of the cache once again, and threads stay where they are. Next:
+for it any more, the groups have all of the cache once again, and threads stay where they are; so it is at the start,
+where an agent that was killed has left groups. Next:
 :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
 """
 
@@ -14,6 +15,7 @@ from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
+from nri.host import resctrl as host
 from nri.policies.changes import Resctrl
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops.resctrl import GROUPS, group_of, schemata
@@ -30,15 +32,18 @@ class ClassResctrl(Strategy):
     name = NAME
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._active = False
+        #: Whether there are groups of it; None before it was looked.
+        self._active: bool | None = None
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: a class that asks for it, or groups that were made."""
-        return self._active or any(each.get("enable") for each in rules.caches.values())
+        return bool(self._active) or any(each.get("enable") for each in rules.caches.values())
 
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for each class."""
         caches, cache = made.rules.caches, made.parts.decisions.node.cache
+        if self._active is None:
+            self._active = not GROUPS.keys().isdisjoint(host.Resctrl(made.parts.root).groups())
         before, self._active = self._active, any(each.get("enable") for each in caches.values())
         if not (before or self._active):
             return

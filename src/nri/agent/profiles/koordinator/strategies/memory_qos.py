@@ -1,7 +1,8 @@
 """CgroupReconcile: memory QoS of folders, pods and containers: what is protected, and from where on it is slowed down.
 
 Rules: while any class or pod asks for it, all have their values, those of classes that are off included; when none does
-any more they are written once again, and so go back. Next: :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
+any more they are written once again, and so go back; so they are once at the start, because an agent that was killed
+may have left some. Next: :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class MemoryQos(Strategy):
     key = ANNOTATION_MEMORY
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._active = False
+        #: Whether anything is, or may be, set.
+        self._active = True
         #: The pods whose page cache is limited.
         self._cached: frozenset[str] = frozenset()
 

@@ -3,7 +3,9 @@
 Rules: every minute events are counted for ten seconds; every five minutes online pods are judged by what they usually
 are, and who disturbs them gets a hundredth of a second of CPU in each tenth for five minutes. A pod takes part by its
 annotation. Without the processor's counters nobody is judged, which is reported. Quotas go back after that time, when
-the service is switched off, and when the agent ends; a pod that quotaTurbo manages is left alone. Next:
+the service is switched off, and when the agent ends, unless somebody else has set others meanwhile. A pod that has the
+limit when it is first seen was left by an agent that broke off: it gets the quotas of its own limits, after as long. A
+pod that quotaTurbo manages is left alone. Next:
 `nri.agent.profiles.rubik.profile`.
 """
 
@@ -19,9 +21,11 @@ from nri.agent.profiles.rubik.services.counting import Counting
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
+from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
 from nri.policies.rubik import quota_turbo
 from nri.policies.rubik.cpi import (
     ANNOTATION,
+    LIMITED_US,
     SUSPECT_NS,
     Baseline,
     Online,
@@ -40,6 +44,7 @@ NAME: Final = "cpi"
 #: Seconds: of a sample, between two samples, between two judgements, of a limit, and between two clearings.
 _SAMPLE_S, _PAUSE_S, _JUDGE_S, _LIMIT_S, _CLEAR_S = 10.0, 60.0, 300.0, 300.0, 1800.0
 _QUOTA: Final = "cpu.cfs_quota"
+_PERIOD: Final = "cpu.cfs_period"
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -65,6 +70,8 @@ class Cpi(Service):
         #: The CPU time of pods when counting began, and when something is due.
         self._began: dict[str, int | None] = {}
         self._due = dict.fromkeys(("sample", "judge", "clear"), 0.0)
+        #: The offline pods of the last round.
+        self._seen: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         """The number of pods that are limited."""
@@ -91,6 +98,9 @@ class Cpi(Service):
         pods = {pod.uid: pod for pod in made.pods}
         online = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "online"}
         offline = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "offline"}
+        for uid in offline.keys() - self._seen:
+            self._take_over(made, offline[uid])
+        self._seen = frozenset(offline)
         if not self.on:
             self._counting.end()
             self._online, self._suspects = {}, {}
@@ -142,6 +152,23 @@ class Cpi(Service):
         self._online = {uid: expire(each, before) for uid, each in self._online.items()}
         self._suspects = {uid: split(series, before)[1] for uid, series in self._suspects.items()}
 
+    def _take_over(self, made: Round[Services], pod: StrategyPod) -> None:
+        """Take over the limit that an agent which broke off has left."""
+        if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
+            return
+        now = pod_of(pod)
+        if not now.containers or any(made.read(folder, _QUOTA) != LIMITED_US for folder in now.folders()):
+            return
+
+        def period_of(folder: str) -> int | None:
+            found = made.read(folder, _PERIOD)
+            return found if isinstance(found, int) else None
+
+        back = {write.folder: int(write.value) for write in quota_turbo.restored(now, period_of)}
+        if back:
+            quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
+            self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
+
     def _limit(self, made: Round[Services], pod: StrategyPod) -> None:
         """Limit a pod and its containers, unless somebody else moves its quotas; one that is limited, for longer."""
         if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
@@ -166,7 +193,10 @@ class Cpi(Service):
                 continue
             del self._limited[uid]
             if uid in pods:
-                self._write(made, pods[uid], each.quotas, "its time is over")
+                ours = {
+                    folder: quota for folder, quota in each.quotas.items() if made.read(folder, _QUOTA) == LIMITED_US
+                }
+                self._write(made, pods[uid], ours, "its time is over")
 
     def _write(self, made: Round[Services], pod: StrategyPod, quotas: dict[str, int], reason: str) -> None:
         names = {each.cgroup_parent: each.name for each in pod.containers}

@@ -141,7 +141,7 @@ class QuotaTurbo(Service):
                 return None
         # One with its limit is not moved before it has run: until then its last reading will do.
         known = turbo.managed.get(folder)
-        found = files.read(resting=known is not None and known.quota == int(known.base()) and folder not in self._moved)
+        found = files.read(resting=known is not None and known.quota == known.least() and folder not in self._moved)
         return None if found is None else Reading(*found)
 
     def _release(self, turbo: Turbo, wanted: dict[str, _Wanted], made: Round[Services], quotas: _Quotas) -> None:

@@ -76,6 +76,27 @@ def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> Non
     assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 0"
 
 
+def test_limits_of_an_agent_that_was_killed_go_if_they_are_not_asked_for_any_more(tmp_path: Path) -> None:
+    two = ({"name": f"/dev/{disk}", "ioCfg": {"readBPS": 1000, "ioWeightPercent": 50}} for disk in ("sda", "sdb"))
+    world = LoopWorld(tmp_path, slo(*two))
+    disks(tmp_path)
+    write_files(tmp_path, {"sys/class/block/sdb/dev": "8:16\n"})
+    asks = json.dumps({"blocks": [{"name": "/dev/sda", "ioCfg": {"writeBPS": 7}}]})
+    one, plain = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": asks}), pod("b", "", "BestEffort")
+    folder, other = world.pod(one), world.pod(plain)
+    world.source.replace([one, plain])
+    world.loop()
+    world.overwrite(other, "blkio.throttle.write_bps_device", "8:0 9\n")  # a pod without a class is not asked
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
+    world.kill()
+    world.slo(slo({"name": "/dev/sda", "ioCfg": {"readBPS": 1000}}))
+    world.source.replace([pod("a", n.LS), plain])
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 0"
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:16 0"  # a file of the kernel has 8:0 as well
+    assert world.text(other, "blkio.throttle.write_bps_device") == "8:0 9"
+
+
 def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)

@@ -14,6 +14,7 @@ from nri.policies.changes import Resctrl
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.hooks.resctrl import Cache
 from nri.policies.koordinator.profile import Node
+from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.loops.test_round import made
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -39,6 +40,19 @@ def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switc
     loop.round(off)
     assert [each.schemata for each in off.groups] == ["L3:0=f;1=f;\nMB:0=100;1=100;\n"] * 3
     assert not loop.wants(off.rules)
+
+
+def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_for_it_any_more(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
+    off, none = moment_of(world, {}), moment_of(world, {})
+    ClassResctrl(AgentSettings(), ["RdtResctrl"]).round(none)
+    assert not none.groups
+    write_files(tmp_path, {"sys/fs/resctrl/BE/schemata": "L3:0=3;1=3\n"})
+    loop = ClassResctrl(AgentSettings(), ["RdtResctrl"])
+    loop.round(off)
+    assert Resctrl("BE", "L3:0=f;1=f;\nMB:0=100;1=100;\n") in off.groups
+    loop.round(again := moment_of(world, {}))
+    assert not again.groups
 
 
 def test_a_machine_that_cannot_share_out_its_caches_is_told(tmp_path: Path) -> None:

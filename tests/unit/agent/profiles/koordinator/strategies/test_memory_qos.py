@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nri.policies.koordinator import names as n
 from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
@@ -28,7 +30,10 @@ def value(world: LoopWorld, path: str, file: str) -> int:
     return int(world.text(path, file))
 
 
-def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_off(
+    tmp_path: Path, killed: bool
+) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50, lowLimitPercent=80, throttlingPercent=50))
     pods = [ls("a", "100Mi", "200Mi"), ls("b", "40Mi")]
     for each in pods:
@@ -43,6 +48,8 @@ def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_
     world.source.replace(pods[1:])
     world.loop()
     assert value(world, top, "memory.min") == 20 * MIB
+    if killed:
+        world.kill()
     world.slo({})
     world.loop()
     assert {value(world, path, "memory.min") for path in (top, "kubepods", f"{top}/podb", f"{top}/podb/bc")} == {0}

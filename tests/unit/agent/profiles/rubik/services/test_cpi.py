@@ -111,3 +111,56 @@ def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pyte
     world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
     minutes(world, 2)
     assert world.loops.errors == ["cpi: no pod is judged: unsupported here: the hypervisor does not count cycles"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    assert quotas(world) == [LIMITED, LIMITED]
+    counted.events = events(1.0)
+    later = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    if not on:
+        later.configure()
+    minutes(later, 1)
+    assert quotas(later) == [LIMITED if on else 200_000] * 2
+    minutes(later, 5)
+    assert quotas(later) == [200_000, 200_000]
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        (batch(quota_turbo="true"), True),  # quotaTurbo's
+        (batch() | {"spec": {"runtimeClassName": "kata", "containers": [{"name": "app"}]}}, True),
+        (batch(), False),  # only its container has that quota
+    ],
+)
+def test_a_low_quota_that_is_none_of_cpi_s_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], whole: bool
+) -> None:
+    counting(monkeypatch, Counted(events(1.0)))
+    world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    world.overwrite(world.app(batch()), "cpu.cfs_quota_us", str(LIMITED))
+    if whole:
+        world.overwrite(world.folder_of(batch()), "cpu.cfs_quota_us", str(LIMITED))
+    before = quotas(world)
+    world.run(WEB, given)
+    minutes(world, 8)
+    assert quotas(world) == before
+
+
+def test_a_limit_that_was_changed_while_a_pod_was_limited_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    counted.events = events(1.0)
+    for folder in (world.folder_of(batch()), world.app(batch())):
+        world.overwrite(folder, "cpu.cfs_quota_us", "300000")  # as a kubelet resizes it
+    minutes(world, 15)
+    assert quotas(world) == [300_000, 300_000]

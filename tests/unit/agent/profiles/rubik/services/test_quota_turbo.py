@@ -65,6 +65,20 @@ def test_a_container_that_does_not_ask_or_leaves_nothing_to_raise_is_left_alone(
     assert world.quota(world.app(a)) == before
 
 
+def test_a_limit_below_the_kernel_s_least_quota_has_that_quota(tmp_path: Path) -> None:
+    small = pod("a", cpu="0.005", quota_turbo="true")
+    world = RubikWorld(tmp_path, small, quotaTurbo=TICK)
+    for folder in (world.folder_of(small), world.app(small)):
+        world.overwrite(folder, "cpu.cfs_quota_us", "1000")  # as a kubelet sets it, for the kernel refuses 500
+    for throttled in (set(), {world.app(small)}):
+        world.throttled = throttled
+        world.loop(3)
+        assert world.quota(world.app(small)) == world.quota(world.folder_of(small)) == 1000
+    world.configure()
+    world.loop()
+    assert world.quota(world.app(small)) == world.quota(world.folder_of(small)) == 1000
+
+
 @pytest.mark.parametrize("how", ["annotation", "configuration", "end"])
 def test_what_was_raised_goes_back_when_it_is_no_longer_asked_for(tmp_path: Path, how: str) -> None:
     world, (a,) = throttled(tmp_path, "a")
