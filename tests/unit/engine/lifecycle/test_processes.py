@@ -101,7 +101,6 @@ def test_a_stop_that_nobody_waits_for_any_more_ends_and_kills_nothing(
     signals, gone = list[str](), threading.Event()
     with monkeypatch.context() as context:
         context.setattr(processes, "send", lambda *words: bool(signals.append(words[-1])) or True)
-        context.setattr(processes, "_GLANCE_S", 0.01)
         threading.Timer(0.05, gone.set).start()
         with pytest.raises(EngineError, match=f"stop of container {entry.id}: the client has gone"):
             made.stop(entry, float(2**63 - 1), gone)
