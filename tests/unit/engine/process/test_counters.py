@@ -74,18 +74,18 @@ def test_this_process_is_counted_and_one_that_is_gone_is_said_to_be() -> None:
 def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool
 ) -> None:
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
-        try:
-            row = "0::/pods/c/init" if v2 else "4:memory:/pods/c/init\n0::/pods/c"
-            written(tmp_path / "proc/7", cgroup=f"{row}\n")
-            monkeypatch.setattr(stats, "MACHINE", Root(tmp_path))
-            own = tmp_path / "cgroup" / ("" if v2 else "memory") / "pods/c"
-            written(own / "init", cgroup__procs="7\n")
-            written(own / "rest/deep", cgroup__procs=f"{sleeper.pid}\n")
-            numbers = read_counters(7, tmp_path / "cgroup", "/pods/c").numbers
-            assert (numbers["processes"], numbers["file_descriptors"]) == (2, 3)
-        finally:
-            sleeper.kill()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdin.write(b"x")
+        assert other.stdout.read(1) == b"x"  # it has loaded its libraries, and closed them
+        row = "0::/pods/c/init" if v2 else "4:memory:/pods/c/init\n0::/pods/c"
+        written(tmp_path / "proc/7", cgroup=f"{row}\n")
+        monkeypatch.setattr(stats, "MACHINE", Root(tmp_path))
+        own = tmp_path / "cgroup" / ("" if v2 else "memory") / "pods/c"
+        written(own / "init", cgroup__procs="7\n")
+        written(own / "rest/deep", cgroup__procs=f"{other.pid}\n")
+        numbers = read_counters(7, tmp_path / "cgroup", "/pods/c").numbers
+        assert (numbers["processes"], numbers["file_descriptors"]) == (2, 3)
 
 
 def test_no_container_s_descriptors_are_counted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
