@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,12 @@ WEB = pod("web", cpi="online", cpu="4")
 
 def batch(**more: str) -> dict[str, object]:
     return pod("batch", offline=True, cpi="offline", cpu="2", **more)
+
+
+def whole_pod(cpu: str) -> dict[str, object]:
+    given: Any = batch()
+    given["spec"]["resources"] = {"limits": {"cpu": cpu}}
+    return cast("dict[str, object]", given)
 
 
 def events(ratio: float) -> dict[Event, int]:
@@ -113,20 +120,23 @@ def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pyte
     assert world.loops.errors == ["cpi: no pod is judged: unsupported here: the hypervisor does not count cycles"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("on", [True, False])
 def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, restarted: bool
 ) -> None:
     world, counted = usual(tmp_path, monkeypatch)
     counted.events = events(5.0)
     minutes(world, 9)
     assert quotas(world) == [LIMITED, LIMITED]
     counted.events = events(1.0)
+    if restarted:
+        world.overwrite(world.app(batch()), "cpu.cfs_quota_us", "200000")
     later = RubikWorld(tmp_path, WEB, batch(), cpi=None)
     if not on:
         later.configure()
     minutes(later, 1)
-    assert quotas(later) == [LIMITED if on else 200_000] * 2
+    assert quotas(later) == [LIMITED if on else 200_000, LIMITED if on and not restarted else 200_000]
     minutes(later, 5)
     assert quotas(later) == [200_000, 200_000]
 
@@ -137,6 +147,7 @@ def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
         (batch(quota_turbo="true"), True),  # quotaTurbo's
         (batch() | {"spec": {"runtimeClassName": "kata", "containers": [{"name": "app"}]}}, True),
         (batch(), False),  # only its container has that quota
+        (whole_pod("100m"), True),  # the limit of all of it together
     ],
 )
 def test_a_low_quota_that_is_none_of_cpi_s_stays(
