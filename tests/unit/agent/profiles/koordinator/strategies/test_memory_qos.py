@@ -56,6 +56,16 @@ def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_
     assert value(world, f"{top}/podb/bc", "memory.high") == -1
 
 
+def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    folder = tmp_path / TOP / "memory" / world.pod(ls("a", "100Mi"))
+    write_files(folder, {"ac/memory.oom.group": "1"})
+    world.source.replace([ls("a", "100Mi")])
+    world.loop(2)
+    assert (folder / "ac/memory.oom.group").read_text() == "1", "so the kubelet has it"
+    assert world.history.of("a") is None
+
+
 def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50))
     world.pod(ls("a", "100Mi"))
