@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +37,24 @@ def test_a_whole_life_has_each_event_once_and_its_records_go(dry: Any) -> None:
     dry.engine.containers.remove(made)
     assert dry.told.of("c") == WHOLE
     assert dry.engine.containers.list() == [] and not [*(dry.config.root / "records/containers").iterdir()]
+
+
+def test_a_log_is_opened_anew_for_one_caller_after_the_other(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, inside, most = dry.run(dry.pod(), log_path="0.log"), list[int](), list[int]()
+
+    def reopen(*_: Any) -> None:
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.05)
+        inside.pop()
+
+    monkeypatch.setattr(dry.engine.machinery.conmon, "reopen_log", reopen)
+    threads = [threading.Thread(target=dry.engine.containers.reopen_log, args=(made,)) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == [1, 1, 1]
 
 
 def test_what_is_not_possible_in_a_state_names_it(dry: Any) -> None:
