@@ -209,6 +209,8 @@ def write_page(path: str, data: bytes) -> None:
     """Write a result as a file of its own, whole or not at all; a link stays, and so does what is no file."""
     from nri.files import write_whole
 
+    if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise OSError(errno.EPERM, "a link of another user: name another file", path)
     where = os.path.realpath(path)  # such as /dev/stdout
     if os.path.exists(where) and not os.path.isfile(where):
         raise OSError(errno.EINVAL, "not a regular file: name another one", path)

@@ -17,6 +17,7 @@ import pytest
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
+from tests.support.needs import need_root
 
 
 @pytest.fixture
@@ -86,6 +87,16 @@ def test_a_snapshot_takes_the_place_of_no_device_or_link(nri, node, tmp_path):
     assert (done.returncode, (tmp_path / "pipe").is_fifo()) == (1, True)
     assert nri("inspect", node[1], "--export", str(tmp_path / "link")).returncode == 0
     assert (tmp_path / "link").is_symlink() and "snapshot" in (tmp_path / "page.html").read_text()
+
+
+def test_a_snapshot_does_not_follow_a_link_of_another_user(nri, node, tmp_path):
+    need_root()
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "page.html").symlink_to("victim")
+    os.lchown(tmp_path / "page.html", 4711, 4711)
+    done = nri("inspect", node[1], "--export", str(tmp_path / "page.html"))
+    assert done.stderr == f"error: cannot write {tmp_path}/page.html: a link of another user: name another file\n"
+    assert (done.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
 
 
 def test_a_file_that_cannot_be_written_and_an_address_that_is_none_are_named(nri, node):
