@@ -93,7 +93,10 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
 
 
 def listed(path: str) -> str:
-    """The inode of the listening socket by this name that the kernel lists in this network namespace; "" for none."""
+    """The inode of the listening socket by this name that the kernel lists in this network namespace.
+
+    "" for none, and for several: one that was removed while its process listens stays in the list beside its successor.
+    """
     wanted = {path, os.path.realpath(path)}
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="replace") as table:
@@ -101,8 +104,8 @@ def listed(path: str) -> str:
             rows = [line.split(maxsplit=7) for line in table]
     except OSError:
         return ""
-    found = (row[6] for row in rows if len(row) == 8 and row[7].strip() in wanted and row[3] == "00010000")
-    return next(found, "")
+    found = [row[6] for row in rows if len(row) == 8 and row[7].strip() in wanted and row[3] == "00010000"]
+    return found[0] if len(found) == 1 else ""
 
 
 def _holder(inode: str) -> int:

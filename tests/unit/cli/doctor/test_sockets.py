@@ -107,6 +107,19 @@ def test_a_process_that_cannot_be_seen_is_not_called_a_runtime(folder: Path, mon
         assert probe(folder) == ["ok: /nri.sock: a process that cannot be seen from here listens"]
 
 
+def test_where_several_have_listened_by_one_name_the_one_that_a_connection_reaches_is_named(folder: Path) -> None:
+    with listening(folder) as first:
+        os.unlink(folder / "nri.sock")
+        with listening(folder) as second:
+            assert not sockets.listed(str(folder / "nri.sock"))
+            assert probe(folder) == [f"ok: /nri.sock: {this_process()} listens"]
+            second.settimeout(5)
+            second.accept()[0].close()
+            first.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                first.accept()
+
+
 def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:
     need_root()
     with listening(folder):
