@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -16,12 +17,13 @@ from nri.agent.loops.round import StrategyPod
 from nri.agent.profiles.rubik.configuration import Node
 from nri.host import Root
 from nri.kube.quantity import capped, ceil
+from nri.policies import manifest
 from nri.policies.contexts import ExtendedResources, PodContext
 from nri.policies.rubik import cpi, dyn_cache, io_limit, quota_burst, quota_turbo
 from nri.policies.rubik.pods import PREEMPTIBLE, Container, Pod, offline
 from nri.policies.shapes import Unread, meant
 
-__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "pod_of", "unread", "unreadable"]
+__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "limit_of", "pod_of", "unread", "unreadable"]
 
 OFFLINE, ONLINE = "offline", "online"
 _DOMAIN: Final = "volcano.sh/"
@@ -114,6 +116,14 @@ def unread(
             if key in known and key in _SWITCHES and value not in ("true", "false"):
                 found.append(f"{key}: {value[:40]!r} is neither true nor false, and counts as false")
     return found
+
+
+def limit_of(pod: StrategyPod) -> float:
+    """The limit in CPUs that a kubelet gives a pod's own cgroup: of all its containers; 0 for none, if one has none."""
+    spec = pod.manifest.get("spec") or {}
+    if not all(map(_cpu_limit, (*pod.specs, *(spec.get("initContainers") or ())))):
+        return 0.0
+    return ceil(manifest.total(spec, "limits").get("cpu", Fraction(0)) * 1000) / 1000
 
 
 def _cpu_limit(spec: Mapping[str, Any]) -> float:

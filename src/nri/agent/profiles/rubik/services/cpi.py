@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.profiles.rubik.configuration import Services
-from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.pods import limit_of, pod_of
 from nri.agent.profiles.rubik.services.counting import Counting
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
+from nri.policies import manifest
 from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
 from nri.policies.rubik import quota_turbo
 from nri.policies.rubik.cpi import (
@@ -159,7 +160,7 @@ class Cpi(Service):
         if whole or pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
         now = pod_of(pod)
-        if not now.containers or made.read(now.folder, _QUOTA) != LIMITED_US:
+        if manifest.ignored(pod.manifest) or made.read(now.folder, _QUOTA) != LIMITED_US:
             return
 
         def period_of(folder: str) -> int | None:
@@ -167,9 +168,12 @@ class Cpi(Service):
             return found if isinstance(found, int) else None
 
         back = {write.folder: int(write.value) for write in quota_turbo.restored(now, period_of)}
-        if back:
-            quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
-            self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
+        limit, period = limit_of(pod), period_of(now.folder)
+        if limit and period is None:
+            return
+        back[now.folder] = int(limit * (period or 0)) if limit else UNLIMITED  # also for containers that do not run
+        quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
+        self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
 
     def _limit(self, made: Round[Services], pod: StrategyPod) -> None:
         """Limit a pod and its containers, unless somebody else moves its quotas; one that is limited, for longer."""

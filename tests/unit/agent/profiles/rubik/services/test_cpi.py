@@ -141,6 +141,28 @@ def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
     assert quotas(later) == [200_000, 200_000]
 
 
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize(("first", "quota"), [("2", 400_000), ("", -1)])
+def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_of_those_that_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: bool, first: str, quota: int
+) -> None:
+    counting(monkeypatch, Counted(events(1.0)))
+    world, given = RubikWorld(tmp_path, WEB, batch(), cpi=None), cast("Any", batch())
+    asks = [{"resources": {"limits": {"cpu": cpu} if cpu else {}}} for cpu in (first, "1", "1")]
+    given["spec"]["containers"] += [{"name": "late", **asks[1]}]
+    given["spec"]["initContainers"] = [
+        {"name": "first", **asks[0]},
+        {"name": "side", "restartPolicy": "Always", **asks[2]},
+    ]
+    for folder in (world.folder_of(given), world.app(given)):
+        world.overwrite(folder, "cpu.cfs_quota_us", str(LIMITED))
+    if not running:
+        given["status"]["containerStatuses"] = []
+    world.run(WEB, given)
+    minutes(world, 8)
+    assert quotas(world) == [quota, 200_000 if running else LIMITED]
+
+
 @pytest.mark.parametrize(
     ("given", "whole"),
     [
