@@ -213,9 +213,11 @@ class Containers:
 
     def reopen_log(self, prefix: str) -> None:
         """Write a new log file, after the present one was renamed. Raises NotThere, WrongState, EngineError."""
-        record = self._running(prefix).record
+        container = self._running(prefix)
+        record = container.record
         if record.log_path:
-            self._machinery.conmon.reopen_log(Path(record.bundle), Path(record.log_path))
+            with container.log_lock:  # the file of one call is another one than that of the next
+                self._machinery.conmon.reopen_log(Path(record.bundle), Path(record.log_path))
 
     # --- inside ---
 

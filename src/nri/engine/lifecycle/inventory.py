@@ -67,6 +67,7 @@ class ContainerEntry:
     Attributes:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
+        log_lock: held while its log is opened anew.
         starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
         order: by which answers of plugins its resources were set last.
     """
@@ -77,6 +78,7 @@ class ContainerEntry:
         self.spec = spec
         self.request_lock = threading.RLock()
         self.record_lock = threading.RLock()
+        self.log_lock = threading.Lock()
         self.exited = threading.Event()
         self.ended = threading.Event()
         self.starting = threading.RLock()

@@ -1,8 +1,9 @@
 """CgroupReconcile: memory QoS of folders, pods and containers: what is protected, and from where on it is slowed down.
 
 Rules: while any class or pod asks for it, all have their values, those of classes that are off included; when none does
-any more they are written once again, and so go back; so they are once at the start, because an agent that was killed
-may have left some. Next: :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
+any more they are written once again, and so go back; so they are at the start, where an agent that was killed has left
+some. That containers die as a group is no sign of one: the kubelet wants it. Next:
+:mod:`nri.agent.profiles.koordinator.strategies.block_io`.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ class MemoryQos(Strategy):
     key = ANNOTATION_MEMORY
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: Whether anything is, or may be, set.
-        self._active = True
+        #: Whether anything is set; None before it was looked.
+        self._active: bool | None = None
         #: The pods whose page cache is limited.
         self._cached: frozenset[str] = frozenset()
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: memory QoS that is asked for, or that was set."""
-        return self._active or any(each.get("enable") for each in rules.memory.values())
+        return self._active is not False or any(each.get("enable") for each in rules.memory.values())
 
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for all pods and the folders above them."""
         before, self._active = self._active, any(each.get("enable") for each in made.rules.memory.values())
         self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in made.pods)
-        if not (before or self._active):
+        if before is False and not self._active:
             return
         folders = {
             name: paths.kube_class_path(name, made.parts.driver) for name in (GUARANTEED, BURSTABLE, BEST_EFFORT)
@@ -59,6 +60,8 @@ class MemoryQos(Strategy):
             subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
             pods.append(_pod(made, pod))
         found = targets(pods, made.rules.memory, _allocatable(made), folders)
+        if before is None and not self._active and not any(_left(made, each) for each in found):
+            return
         told = {each.folder for each in found if each.knob == CACHE_SWITCH}
         found += [Target("pod", each, CACHE_SWITCH, 0) for each in self._cached - told if each in subjects]
         self._cached = frozenset(each.folder for each in found if each.knob == CACHE_SWITCH and each.value)
@@ -66,6 +69,11 @@ class MemoryQos(Strategy):
             made.set(
                 subjects[each.folder], each.folder, each.knob, each.value, NAME, "NodeSLO's memoryQOS, or the pod's"
             )
+
+
+def _left(made: Round[NodeSlo], target: Target) -> bool:
+    """Whether a value that is off was set."""
+    return target.knob != "memory.oom_group" and made.read(target.folder, target.knob) not in (None, target.value)
 
 
 def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:

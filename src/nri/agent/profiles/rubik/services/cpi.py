@@ -4,8 +4,9 @@ Rules: every minute events are counted for ten seconds; every five minutes onlin
 are, and who disturbs them gets a hundredth of a second of CPU in each tenth for five minutes. A pod takes part by its
 annotation. Without the processor's counters nobody is judged, which is reported. Quotas go back after that time, when
 the service is switched off, and when the agent ends, unless somebody else has set others meanwhile. A pod that has the
-limit when it is first seen was left by an agent that broke off: it gets the quotas of its own limits, after as long. A
-pod that quotaTurbo manages is left alone. Next:
+limit when it is first seen was left by an agent that broke off, also if containers of it have begun anew since: it gets
+the quotas of its containers' limits, after as long. A pod that quotaTurbo manages, or that has a limit as a whole, is
+left alone. Next:
 `nri.agent.profiles.rubik.profile`.
 """
 
@@ -154,10 +155,11 @@ class Cpi(Service):
 
     def _take_over(self, made: Round[Services], pod: StrategyPod) -> None:
         """Take over the limit that an agent which broke off has left."""
-        if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
+        whole = (pod.manifest.get("spec") or {}).get("resources")
+        if whole or pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
         now = pod_of(pod)
-        if not now.containers or any(made.read(folder, _QUOTA) != LIMITED_US for folder in now.folders()):
+        if not now.containers or made.read(now.folder, _QUOTA) != LIMITED_US:
             return
 
         def period_of(folder: str) -> int | None:
