@@ -68,6 +68,8 @@ _REPORTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("pos
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
+#: Why events are refused after that.
+_STOPPED = "the adaptation is stopped"
 
 
 def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask | None) -> None:
@@ -234,7 +236,7 @@ class Adaptation(Events):
         """Start the plugins of this machine, wait until each takes part or has failed, then listen.
 
         Raises ConfigError, NriError if a built-in plugin fails, OSError without a socket, LocalProtocolError if it ran
-        or another thread calls `stop` meanwhile.
+        or another thread, or a signal's handler, calls `stop` meanwhile.
         """
         if self._started or self._stopping.is_set():
             raise LocalProtocolError("start() was called already, or stop(): an adaptation starts once; make a new one")
@@ -248,17 +250,29 @@ class Adaptation(Events):
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()
             with self._ending:
+                if not self._stopping.is_set():
+                    self._listen()
                 if self._stopping.is_set():
-                    self._installed.stop()  # plugins that were launched after `stop` had looked for them
-                    self._installed.join(monotonic() + SHUTDOWN_S)
+                    self._end_started()
                     raise LocalProtocolError("stop() was called before start() had ended")
-                for each in self._sockets:
-                    each.start()
-                self._parts.housekeeping.start()
-                self._dispatcher.open()
         except BaseException:
             self.stop()
             raise
+
+    def _listen(self) -> None:
+        for each in self._sockets:
+            each.start()
+        if not self._stopping.is_set():
+            self._parts.housekeeping.start()
+            self._dispatcher.open()
+
+    def _end_started(self) -> None:
+        """End what was started after `stop` had looked for it, in another thread or in a signal's handler."""
+        self._dispatcher.close(_STOPPED)
+        for each in reversed(self._sockets):
+            each.stop()
+        self._installed.stop()
+        self._installed.join(monotonic() + SHUTDOWN_S)
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -282,7 +296,7 @@ class Adaptation(Events):
             if self._stopping.is_set():
                 return
             self._stopping.set()
-        self._dispatcher.close("the adaptation is stopped")
+        self._dispatcher.close(_STOPPED)
         self._parts.housekeeping.stop()
         self._parts.kept_updates.stop()
         self._parts.handshake.stop()

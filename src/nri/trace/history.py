@@ -242,7 +242,8 @@ class Trace:
         self._problems: dict[tuple[Path, int], str] = {}
         self.untold = 0
         self._recordings: dict[str, int] = {}
-        self._firsts: dict[Path, int] = {}
+        self._firsts: dict[int, int] = {}
+        self._lasts: dict[int, int] | None = None
         where = Path(path)
         self.path = str(where)
         try:
@@ -316,17 +317,22 @@ class Trace:
 
     def _ended(self, assemblies: dict[int, _Assembly], place: int) -> Iterator[Event]:
         """What is left of recordings that have no more files from this place on."""
-        later = self.files[place:]
         for number, assembly in list(assemblies.items()):
-            if not assembly.holds or (self._first(later[0]) and all(self._first(path) != number for path in later)):
+            if not assembly.holds or (self._first(place) and self._last(number) < place):
                 yield from assemblies.pop(number).rest()
 
-    def _first(self, path: Path) -> int:
+    def _first(self, place: int) -> int:
         """The recording with which a file begins; 0 if that cannot be read."""
-        if path not in self._firsts:
-            record = next(self._records(path, 1 << 64, 0), None)
-            self._firsts[path] = self._recording(record) if record is not None and record.kind == t.OPENED else 0
-        return self._firsts[path]
+        if place not in self._firsts:
+            record = next(self._records(self.files[place], 1 << 64, 0), None)
+            self._firsts[place] = self._recording(record) if record is not None and record.kind == t.OPENED else 0
+        return self._firsts[place]
+
+    def _last(self, recording: int) -> int:
+        """The place of the last file that begins with a recording; -1 if there is none."""
+        if self._lasts is None:
+            self._lasts = {self._first(place): place for place in range(len(self.files))}
+        return self._lasts.get(recording, -1)
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """The records as they were written, each with the number of its recording."""

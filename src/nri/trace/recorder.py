@@ -405,8 +405,8 @@ class _Writer:
 
     def _hold(self, time_ns_: int, encoded: bytes) -> None:
         if not self._block:
-            self._first_ns = time_ns_
-        self._last_ns = max(self._last_ns, time_ns_)
+            self._first_ns = self._last_ns = time_ns_
+        self._first_ns, self._last_ns = min(self._first_ns, time_ns_), max(self._last_ns, time_ns_)
         self._block.append(encoded)
         self._bytes += len(encoded)
 

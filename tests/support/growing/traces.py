@@ -32,6 +32,20 @@ def steps(n: int) -> Callable[[], object]:
     return run
 
 
+def recordings(n: int) -> Callable[[], object]:
+    """A folder of files, each of a recording of its own with an event that is not over."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(n):
+                opened = t.Record(kind=t.OPENED, about={"recording": str(number)})
+                raw = b"".join(bytes_field(1, each.SerializeToString()) for each in (opened, t.Record(serial=1)))
+                (Path(folder) / f"{number:06}.nritrace").write_bytes(blocks.MAGIC + blocks.pack(raw, 2, 0, 0))
+            list(Trace(folder).events())
+
+    return run
+
+
 def no_blocks(n: int) -> Callable[[], object]:
     """A file of nothing but places at which a block could begin."""
     data = blocks.MAGIC + b"NRIB" * n
@@ -55,6 +69,7 @@ def captured(piece: bytes) -> Case:
 
 CASES: dict[str, Case] = {
     "trace: steps of one event": steps,
+    "trace: recordings of a folder": recordings,
     "trace: places that are no blocks": no_blocks,
     "capture: a field again and again": repeated,
     "capture: mux frames of one byte": captured(bytes.fromhex("000000010000000100")),

@@ -10,6 +10,7 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.admin import ask
+from nri.adaptation.registration.listener import Listener
 from nri.api.events import EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.metrics import Observer
@@ -175,6 +176,30 @@ def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(
     adaptation.stop()
     thread.join(20)
     assert [str(each) for each in errors] == ["stop() was called before start() had ended"]
+    assert not path.exists()
+    with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
+        adaptation.run_pod_sandbox(make_pod())
+    leaks.check()
+
+
+@pytest.mark.parametrize("where", ["before it listens", "when it listens"])
+def test_an_end_by_a_handler_of_a_signal_that_comes_while_it_begins_to_listen_ends_that_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    path = tmp_path / "nri.sock"
+    leaks = Leaks()
+    adaptation = made(disable_connections=False, socket_path=str(path))
+    start = Listener.start
+
+    def interrupted(listener: Listener) -> None:
+        if where == "before it listens":
+            adaptation.stop()
+        start(listener)
+        adaptation.stop()
+
+    monkeypatch.setattr(Listener, "start", interrupted)
+    with pytest.raises(LocalProtocolError, match=r"stop\(\) was called before start\(\) had ended"):
+        adaptation.start()
     assert not path.exists()
     with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
         adaptation.run_pod_sandbox(make_pod())

@@ -56,6 +56,22 @@ def tell(recorder: Recorder, serial: int, request: bytes = REQUEST) -> None:
     recorder.event_ends("StartContainer", serial, b"", None, 0.002)
 
 
+def test_the_index_has_the_times_of_each_block_also_where_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [2000 * 10**9]
+    monkeypatch.setattr("nri.trace.recorder.time_ns", lambda: now[0])
+    with Recorder(tmp_path) as recorder:
+        tell(recorder, 1)
+        now[0] = 1000 * 10**9
+        tell(recorder, 2)
+        wait_for_event_at_all(tmp_path, 2)
+        tell(recorder, 3)
+    _, *written, _ = [(header.first_ns, header.last_ns) for _, header in Trace(tmp_path).headers()]
+    assert min(first for first, _ in written) == 1000 * 10**9 and written[-1] == (1000 * 10**9, 1000 * 10**9)
+    assert [each.serial for each in Trace(tmp_path).events(0, 1500 * 10**9)][-2:] == [2, 3]
+
+
 def wait_for_event(folder: Path, serial: int) -> None:
     """Wait until an event is in a file that has ended."""
 

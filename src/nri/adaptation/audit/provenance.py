@@ -16,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from nri.adaptation.audit.answer_order import Numbers
@@ -118,10 +119,11 @@ class _History:
 
     def is_created_since(self, given_up: Record) -> bool:
         """Whether the creation that was given up has been tried again since, and has succeeded."""
+        later = takewhile(lambda each: each is not given_up, reversed(self.records))
         return any(
             each.event == CREATION and each.container == given_up.container and not each.failed
-            for each in self.records
-            if not isinstance(each, bytes) and each.when > given_up.when  # a packed one is the first creation
+            for each in later
+            if not isinstance(each, bytes)  # a packed one is the first creation
         )
 
     def _remove(self, place: int) -> int:
@@ -342,9 +344,12 @@ class Provenance:
         history = self.histories.get(target)
         if history is None:
             return
-        self._bytes -= history.drop(record)
         # With what was before it, it would look as if it had been created; unless it has been since, with the same id.
         given_up = record.is_given_up and record.container == target and not history.is_created_since(record)
+        size_bytes = history.drop(record)
+        if not size_bytes:
+            return  # it has made room for later records of this container
+        self._bytes -= size_bytes
         if given_up or not history.records:
             self._bytes -= history.size_bytes
             del self.histories[target]

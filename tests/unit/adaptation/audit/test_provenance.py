@@ -71,6 +71,23 @@ def test_one_that_was_given_up_and_then_created_with_the_same_id_keeps_its_histo
     assert [step.change.after for step in provenance.explain("c1").steps if step.change.key == "A"][-1] == "2"
 
 
+@pytest.mark.parametrize("what", ["many updates", "a clock that is set back"])
+def test_it_keeps_its_history_also_after(what):
+    clock = Clock()
+    provenance = Provenance(max_containers=3, max_records=4, clock=clock)
+    create(provenance, ("10-a", env(A="1")))
+    provenance.not_created("c1", "runc failed")
+    if what == "a clock that is set back":
+        clock.now -= 1000
+    create(provenance, ("10-a", env(A="2")))
+    for name in ("c2", "c3"):
+        create(provenance, container=name)
+    for value in range(6 if what == "many updates" else 1):
+        update(provenance, value=value + 1)
+    create(provenance, container="c4")
+    assert ids(provenance, "c") == ["c1", "c3", "c4"]
+
+
 def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_known():
     provenance = Provenance()
     for number in range(1001):

@@ -800,6 +800,26 @@ def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_les
     assert turns[11:] == [384]
 
 
+def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    answers = [[], [nri.Update(own.id)]]
+
+    def answered(_: object, updates: list[nri.Update]) -> Pending:
+        answer = Pending(False)
+        answer.finish(answers.pop(0))
+        return answer
+
+    monkeypatch.setattr(type(plugin.runtime), "update", answered)
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    reconfigure(plugin, tmp_path, pinCPU=True)
+    assert not answers, "it was asked twice"
+    plugin.ask_again()
+    assert "and is asked again: 1 update failed" in caplog.text
+
+
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
 def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_not_have_carried_it_out(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]

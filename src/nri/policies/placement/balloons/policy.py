@@ -434,12 +434,9 @@ class Balloons(Kept):
         container.requests = requests or container.requests
         del self._members[container.id]
         self._count_group(balloon, container, -1)
-        if balloon.pods:
-            with suppress(ValueError):  # else it keeps what it has
-                self._resize(balloon, max(1, balloon.requested_m))
-            return
-        self._resize(balloon, 0)
-        if len(self._of(balloon.type)) > balloon.type.minBalloons:
+        with suppress(ValueError):  # else it keeps what it has
+            self._resize(balloon, max(1, balloon.requested_m) if balloon.pods else 0)
+        if not balloon.pods and len(self._of(balloon.type)) > balloon.type.minBalloons:
             self.balloons.remove(balloon)
             self._give_back(balloon.cpus)
 

@@ -339,6 +339,18 @@ def test_composites_keep_their_least() -> None:
         assert both.cpus.bit_count() == least
 
 
+def test_a_composite_that_has_less_than_its_least_by_now_goes_with_its_last_container() -> None:
+    policy = balloons(BOTH, *PARTS, {"name": "rest"}, topology=guest(1, 1, 4, 2))
+    policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
+    policy.create(container("rest", 1000 * policy.free.bit_count(), **{"balloon.balloons": "rest"}))
+    types = [replace(each, minCPUs=6) if each.name == "both" else each for each in policy.options.balloonTypes]
+    found = again(policy, balloonTypes=types)
+    assert list(found.containers) == ["c", "rest"] and not found.free
+    found.release("c")
+    assert "both[0]" not in {each.name for each in found.balloons}
+    assert found.free.bit_count() == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [
