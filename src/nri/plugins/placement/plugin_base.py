@@ -576,13 +576,13 @@ class PlacementPlugin(nri.Plugin, ABC):
         for pending, names in self._asked:
             try:
                 failed = {each.container_id for each in pending.result(0)}
-                reason = reason or f"{count(len(failed), 'update')} failed"
             except NriError as error:
                 failed, reason = names, str(error)
             taken, refused = (taken | names) - failed, (refused - names) | failed
         self._asked = []
         if refused := refused & {each.id for each in self._known()}:  # others have ended
             if not refused <= self._refused.keys():
+                reason = reason or f"{count(len(refused), 'update')} failed"
                 self.log.warning("the runtime has not taken all updates of containers, and is asked again: %s", reason)
             self._refused.update(refused)
             free = self._left_alone(self.present)
