@@ -67,10 +67,13 @@ class Room:
 
         def look(pid: int) -> None:
             nonlocal due
-            if (began := time.monotonic()) < due or not tree.exists():
+            if (began := time.monotonic()) < due:
                 return
             layer = _opened(pid, blobs)
-            self.for_tree(tree, f"layer {layer}" if layer else "it", grows=True)
+            try:
+                self.for_tree(tree, f"layer {layer}" if layer else "it", grows=True)
+            except FileNotFoundError:  # not made yet, or removed again by a program that cannot go on
+                return
             now = time.monotonic()
             due = now + max(_PAUSE_S, (now - began) * _PAUSES)
 

@@ -65,6 +65,12 @@ def test_an_image_within_its_limits_or_without_any_is_unpacked_and_counted(tmp_p
         assert unpack(tmp_path, tmp_path / str(number), Room("a:1", tmp_path, limits), program).inodes == 2
 
 
+def test_what_is_removed_again_by_a_program_that_cannot_go_on_is_told_in_its_words(tmp_path: Path) -> None:
+    program = umoci(tmp_path, "rmdir $5; sleep 0.5; echo the layer is broken >&2; exit 1")
+    with pytest.raises(EngineError, match="the layer is broken"):
+        unpack(tmp_path, tmp_path / "rootfs", Room("a:1", tmp_path, Limits()), program)
+
+
 def test_an_image_leaves_a_part_of_the_disk_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(1000))
     room = Room("a:1", tmp_path, Limits())
