@@ -88,13 +88,17 @@ def test_a_registration_that_is_refused_the_first_time_is_exit_1(tmp_path, sock)
         assert "the runtime refused plugin 10-pod-name: no such plugin wanted" in program.text()
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_1_before_a_runtime_is_there(tmp_path, sock) -> None:
+def test_a_configuration_that_cannot_be_used_is_exit_1(tmp_path, sock) -> None:
     file = plugin_file(tmp_path, "class Config:\n    cpus: int = 1")
-    config = tmp_path / "pin.yaml"
-    config.write_text("cpus: many\n")
-    with plugin_program(tmp_path, file, "-idx", "10", "-socket-path", sock, "-config", config) as program:
+    with (
+        Listener(sock) as listener,
+        plugin_program(tmp_path, file, "-idx", "10", "-socket-path", sock) as program,
+    ):
+        runtime = listener.accept()
+        runtime.register()
+        assert runtime.configure("cpus: many\n").code == 2
         assert program.exit_code() == 1, program.text()
-        assert "pin.yaml" in program.text() and "cpus" in program.text() and "Traceback" not in program.text()
+        assert "cpus: expected a whole number" in program.text() and "Traceback" not in program.text()
 
 
 @pytest.mark.parametrize(
