@@ -42,7 +42,7 @@ _NONE = EventMask(0)
 _RUNTIMES = (None,) * (len(EVENTS) + 1)
 
 log = logging.getLogger("nri.adaptation.plugin_policy.policy")
-_ABSENT = "%s is not there: no policy holds until it is"
+_ABSENT = "the policy file %s does not exist: no policy is in force until it does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +231,10 @@ class Policies:
         except ConfigError as error:
             self.error = error
             self._report(error)
+            return
+        if now is None:
+            log.warning(_ABSENT, self.path)
         else:
-            if now is None:
-                log.warning(_ABSENT, self.path)
-                return
             log.info("policies read again from %s: generation %d", self.path, self.generation)
 
     def _use(self, tables: Mapping[str, Table]) -> None:
