@@ -131,6 +131,7 @@ class Side:
         before = cpu_ms(self.process.pid)
         runtime.run_pod_sandbox(pod)
         self._timed(EVENTS[0], runtime.create_container, pod, container)
+        container = runtime.containers[container.id]  # with what the plugin has set, as a runtime has it
         runtime.start_container(pod, container)
         more = m.LinuxResources()
         more.CopyFrom(container.linux.resources)

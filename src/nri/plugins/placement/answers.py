@@ -72,13 +72,16 @@ def _pin(cpu: LinuxCPU, pins: Pins) -> None:
         cpu.shares.value = pins.shares
 
 
-def differing(pins: Pins, container: nri.Container) -> Pins:
-    """Those pins that a container does not have yet, by what the runtime reports."""
+def differing(pins: Pins, container: nri.Container, asked: LinuxCPU | None = None) -> Pins:
+    """Those pins that a container does not have by what the runtime reports, or would not have with what it is to get."""
     cpu = container.linux.resources.cpu
+    cpus, mems, shares = cpu.cpus, cpu.mems, cpu.shares.value
+    if asked is not None:
+        cpus, mems, shares = asked.cpus or cpus, asked.mems or mems, asked.shares.value or shares
     return Pins(
-        pins.cpus if pins.cpus and _differ(pins.cpus, cpu.cpus) else None,
-        pins.mems if pins.mems and _differ(pins.mems, cpu.mems) else None,
-        pins.shares if pins.shares and pins.shares != cpu.shares.value else None,
+        pins.cpus if pins.cpus and _differ(pins.cpus, cpus) else None,
+        pins.mems if pins.mems and _differ(pins.mems, mems) else None,
+        pins.shares if pins.shares and pins.shares != shares else None,
     )
 
 

@@ -470,7 +470,9 @@ class PlacementPlugin(nri.Plugin, ABC):
             same = asked == (known.requests if known.asked is None else known.asked)
             try:
                 changes = policy.resize(known.id, asked)
-                self._unsure |= dict.fromkeys(() if same else changes)
+                if known.id in changes:
+                    changes[known.id] = differing(changes[known.id], container, resources.cpu)
+                self._unsure |= {name: None for name, each in changes.items() if any(each) and not same}
                 known.asked = None
                 self.squeezed.pop(known.id, None)
             except NoPlace as error:

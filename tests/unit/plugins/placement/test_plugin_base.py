@@ -81,8 +81,32 @@ def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeR
     with pytest.raises(nri.PluginError, match="no place for default/own/own"):
         runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(30720))
     again = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
-    assert again.resources.cpu.cpus == "4-6"
+    assert (again.resources.cpu.cpus, cpus(runtime)["own"]) == ("", "4-6"), "it has them"
     assert runtime.update_container(own_pod, make_container("unknown", own_pod)).resources.cpu.cpus == ""
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not_have(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    started(runtime, tmp_path, kind(), **({"balloonTypes": [OWN]} if kind is BalloonsPlugin else {}))
+    own_pod = pod("own")
+    own = create(runtime, own_pod, ask("own", 2000)).container
+    pins = m.LinuxCPU()
+    pins.CopyFrom(own.linux.resources.cpu)
+
+    def told(update: nri.Update) -> tuple[str, str, int]:
+        cpu = runtime.update_container(own_pod, runtime.containers[own.id], update).resources.cpu
+        return cpu.cpus, cpu.mems, cpu.shares.value
+
+    before = len(runtime.updates)
+    assert told(nri.Update(own).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
+    runtime.tick()
+    assert len(runtime.updates) == before, "nothing is left to be made sure of"
+    assert told(nri.Update(own).set_cpuset_cpus("15")) == (pins.cpus, "", 0), "the request has others"
+    assert told(nri.Update(own).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
+    runtime.containers[own.id].linux.resources.cpu.cpus = "15"
+    assert told(nri.Update(own).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), "the runtime reports others"
 
 
 def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
