@@ -73,7 +73,7 @@ def _pin(cpu: LinuxCPU, pins: Pins) -> None:
 
 
 def differing(pins: Pins, container: nri.Container, asked: LinuxCPU | None = None) -> Pins:
-    """Those pins that a container does not have by what the runtime reports, or would not have with what it is to get."""
+    """Those pins that a container does not have, by what the runtime reports and by what is asked for."""
     cpu = container.linux.resources.cpu
     cpus, mems, shares = cpu.cpus, cpu.mems, cpu.shares.value
     if asked is not None:
