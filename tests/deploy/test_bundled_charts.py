@@ -123,6 +123,7 @@ def test_the_runtime_s_configuration_is_changed_first_where_that_is_wanted() -> 
     assert first["command"][-4:] == ["config-manager", "--root", "/host", "--restart"] and first["args"] == wanted
     assert {"name": "host-root", "hostPath": {"path": "/", "type": "Directory"}} in pod(text)["volumes"]
     assert container(text)["securityContext"]["privileged"] is False
+    assert pod(text)["hostPID"] is True, "or systemctl gets no answer"
 
 
 def test_a_digest_is_taken_in_place_of_the_tag() -> None:

@@ -61,7 +61,8 @@ spec:
       {{- if $need.hostNetwork }}
       hostNetwork: true
       {{- end }}
-      {{- if $need.hostPID }}
+      {{- /* systemctl, which patch-runtime runs, does not talk to a systemd of another PID namespace. */}}
+      {{- if or $need.hostPID $values.patchRuntimeConfig.enabled }}
       hostPID: true
       {{- end }}
       {{- if or $follows $values.patchRuntimeConfig.enabled }}

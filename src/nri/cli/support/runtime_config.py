@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nri.config.runtimes.reading import Reading
 
-__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "detect", "plan", "restart", "restore", "unified"]
+__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "check_unit", "detect", "plan", "restart", "restore", "unified"]
 
 #: Runtime -> the unit that systemd has for it.
 UNITS = {"containerd": "containerd.service", "crio": "crio.service"}
@@ -39,6 +39,8 @@ MOST_BYTES = 1 << 20
 #: Mistakes with which the runtime does not start, in whichever of its files they are.
 FATAL = {Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_IMPORT, Kind.WRONG_TYPE, Kind.NO_DURATION}
 PATIENCE_S = 90.0
+#: Or systemctl, below another root, says that it ignores what it was told, and ends as if it had done it.
+_CHROOT = {"SYSTEMD_IGNORE_CHROOT": "1"}
 
 
 class Timeouts(NamedTuple):
@@ -163,6 +165,26 @@ def detect(root: str) -> str:
     return found[0]
 
 
+def check_unit(root: str, runtime: str) -> None:
+    """Raise NriError if the node's systemd has no unit of a runtime, or does not answer: then it could not restart it."""
+    words = ("systemctl", "show", "--property=LoadState", "--value", UNITS[runtime])
+    try:
+        done = subprocess.run(_below(root, *words), capture_output=True, text=True, env=os.environ | _CHROOT,
+                              errors="replace", timeout=PATIENCE_S, check=False)  # fmt: skip
+        state, complaint = done.stdout.strip(), done.stderr.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        state, complaint = "", str(error)
+    if state == "loaded":
+        return
+    reason = f"for systemd {UNITS[runtime]} is {state}" if state else f"systemctl says: {complaint}"
+    # It does not talk to a systemd that it does not see.
+    pod = "" if state or root == "/" else "in a pod, set hostPID: true; or "
+    raise NriError(
+        f"{runtime} could not be restarted, so nothing is changed: {reason}; {pod}go without --restart, and restart it"
+        " yourself"
+    )
+
+
 def restart(root: str, runtime: str, change: Change) -> None:
     """Restart a runtime's unit. NriError if systemd does not: then the change is taken back, and the unit started.
 
@@ -221,11 +243,9 @@ def _containerd_version(root: str) -> str:
 def _run(root: str, *words: str, silent: bool = False) -> int:
     """The exit code of a program of the node, whose words go to standard error; 127 if there is none."""
     out = subprocess.DEVNULL if silent else 2
-    # Or systemctl, below another root, says that it ignores what it was told, and ends as if it had done it.
-    environment = {**os.environ, "SYSTEMD_IGNORE_CHROOT": "1"}
     try:
         return subprocess.run(
-            _below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out, env=environment
+            _below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out, env=os.environ | _CHROOT
         ).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 127

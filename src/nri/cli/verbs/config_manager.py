@@ -65,6 +65,8 @@ def command(
     out.lines(work.unified(change).rstrip("\n"))
     if dry_run:
         return
+    if restart:
+        work.check_unit(root, runtime)
     kept = work.apply(root, change, timeouts)
     out.text(f"{change.path}: written" + (f"; the old one is {kept}" if kept else ""))
     if restart:

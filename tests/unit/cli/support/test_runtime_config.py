@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from nri.cli.support.runtime_config import CRIO_FILE, Timeouts, apply, detect, plan, restart, unified
+from nri.cli.support.runtime_config import CRIO_FILE, Timeouts, apply, check_unit, detect, plan, restart, unified
 from nri.errors import ConfigError, NriError
 
 HEAD = '[plugins."io.containerd.nri.v1.nri"]'
@@ -217,6 +218,19 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
     path.write_text("# nothing\n")
     turn_on(root)
     assert path.read_text() == f"# nothing\n\n{HEAD}\n  disable = false\n"
+
+
+def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with_what_to_do(
+    root: Path, programs: Path
+) -> None:
+    for script, words in (
+        ("echo loaded", ""),
+        ("echo not-found", "for systemd crio.service is not-found; go without --restart"),
+        ("echo Failed to connect >&2; exit 1", "systemctl says: Failed to connect; in a pod, set hostPID: true; or"),
+    ):
+        (programs / "systemctl").write_text(f"#!/bin/sh\n{script}\n")
+        with pytest.raises(NriError, match=f"nothing is changed: {words}") if words else nullcontext():
+            check_unit(str(root), "crio")
 
 
 def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
