@@ -166,7 +166,7 @@ def detect(root: str) -> str:
 
 
 def check_unit(root: str, runtime: str) -> None:
-    """Raise NriError if the node's systemd has no unit of a runtime, or does not answer: then it could not restart it."""
+    """Raise NriError where systemd could not restart a runtime: it has no unit of it, or does not answer."""
     words = ("systemctl", "show", "--property=LoadState", "--value", UNITS[runtime])
     try:
         done = subprocess.run(_below(root, *words), capture_output=True, text=True, env=os.environ | _CHROOT,
