@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 
     from nri.config.runtimes.reading import Reading
 
-__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "check_unit", "detect", "plan", "restart", "restore", "unified"]
+__all__ = [
+    "CRIO_FILE",
+    "UNITS",
+    "Change",
+    "Timeouts",
+    "apply",
+    "check_unit",
+    "detect",
+    "plan",
+    "restart",
+    "restore",
+    "unified",
+]
 
 #: Runtime -> the unit that systemd has for it.
 UNITS = {"containerd": "containerd.service", "crio": "crio.service"}
