@@ -1,11 +1,14 @@
-"""systemd's notification socket. Next: `nri.service.http`."""
+"""What systemd tells a service: where it listens for notifications, and what is not for children. Next: `http`."""
 
 from __future__ import annotations
 
 import os
 import socket
 
-__all__ = ["notify"]
+__all__ = ["environment_of_child", "notify"]
+
+#: What systemd tells a service alone. Given NOTIFY_SOCKET, runc waits for the container to say that it is ready.
+_ITS_OWN = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def notify(state: str) -> None:
@@ -20,3 +23,8 @@ def notify(state: str) -> None:
             sock.sendto(state.encode(), address)
         except OSError:
             return  # systemd does not listen; a program does not fail because of that
+
+
+def environment_of_child() -> dict[str, str]:
+    """Return this process's environment for a child: without what systemd has told it alone."""
+    return {name: value for name, value in os.environ.items() if name not in _ITS_OWN}

@@ -20,6 +20,7 @@ from pathlib import Path
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
 from nri.host.process import command_line, environment, numbers
 from nri.host.root import MACHINE
+from nri.service.systemd import environment_of_child
 
 __all__ = ["Output", "end_left", "last_words", "readable", "run", "start", "wait_ended"]
 
@@ -57,7 +58,7 @@ def start(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env=None if env is None else {**os.environ, **env},
+            env={**environment_of_child(), **(env or {})},
             pass_fds=pass_fds,
             start_new_session=True,
             cwd="/",

@@ -31,6 +31,18 @@ def test_input_and_both_outputs_pass_however_long_they_are() -> None:
     assert (len(output.stdout), len(output.stderr), output.code) == (500_000, 300_000, 0)
 
 
+def test_a_program_gets_the_environment_without_what_systemd_tells_the_engine_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"):
+        monkeypatch.setenv(name, "/run/x")
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example")
+    for given in (None, {"TMPDIR": "/x"}):
+        found = dict(line.split("=", 1) for line in run(["env"], timeout_s=20, env=given).stdout.decode().splitlines())
+        assert found["HTTPS_PROXY"] == "proxy.example" and found.keys() >= (given or {}).keys()
+        assert not found.keys() & {"NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"}
+
+
 def test_output_over_the_limit_is_dropped_and_counted() -> None:
     output = run(["python3", "-c", "print('x' * 99999)"], timeout_s=20, limit_bytes=1000)
     assert (len(output.stdout), output.dropped_bytes) == (1000, 99_000)
