@@ -61,7 +61,9 @@ class Engine(Runtime):
         self._serve()
 
     def _serve(self) -> None:
-        self._begin([*self._program, "engine", "serve", "--config", self.settings])
+        # As systemd would: nothing of what the engine starts may take it for its own.
+        notify = str(self.run_dir / "notify")
+        self._begin([*self._program, "engine", "serve", "--config", self.settings], NOTIFY_SOCKET=notify)
 
     def close(self) -> None:
         """End everything in order, and remove every trace."""
