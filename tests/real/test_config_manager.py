@@ -61,7 +61,7 @@ def test_where_systemctl_is_not_answered_nothing_is_changed(node: SystemdNode) -
     before = node.show(UNIT, "MainPID")
     code, text, words = manage(node, pids=False)
     assert (code, text, node.show(UNIT, "MainPID")) == (1, OFF, before)
-    assert "in a pod with hostPID: true" in words
+    assert "in a pod, set hostPID: true" in words
 
 
 def test_a_runtime_that_does_not_start_with_nri_runs_on_without_it(node: SystemdNode) -> None:

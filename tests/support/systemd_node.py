@@ -9,33 +9,58 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from tests.support.waiting import wait_for
+from tools.compiled import ROOT
 
-_FOLDERS = ("usr", "etc/systemd/system", "proc", "sys", "dev", "run", "tmp", "var/lib", "var/log")
+#: Of this machine, read-only at the same places.
+_BOUND = ("/usr", str(ROOT), *({sys.prefix} - {"/usr"}))
+_FOLDERS = ("etc/systemd/system", "proc", "sys", "dev", "run", "tmp", "var/lib", "var/log")
 _LINKS = ("bin", "sbin", "lib", "lib64")
-_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")
-#: In namespaces of its own; "$1" is the root. What is mounted goes with them.
+_CGROUPS = Path("/sys/fs/cgroup")
+_V2 = (_CGROUPS / "cgroup.procs").exists()
+_HIERARCHIES = ["."] if _V2 else [path.parent.name for path in _CGROUPS.glob("*/cgroup.procs")]
+#: A cgroup of its own in each, which is the root of systemd's; then it boots. "$1" is the node's root.
+_ENTER = """
+set -eu
+for each in $HIERARCHIES; do
+    own="/sys/fs/cgroup/$each/$NAME"
+    mkdir "$own"
+    if [ "$each" = cpuset ]; then
+        for file in cpuset.cpus cpuset.mems; do cat "$own/../$file" > "$own/$file"; done
+        echo 1 > "$own/cgroup.clone_children"
+    fi
+    echo $$ > "$own/cgroup.procs"
+done
+exec unshare --mount --pid --fork --cgroup --ipc --net --kill-child sh -c "$BOOT" sh "$1"
+"""
+#: In namespaces of its own: what is mounted goes with them.
 _BOOT = """
 set -eu
 mount --make-rprivate /
-mount --rbind -o ro /usr "$1/usr"
+mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
 mount -t sysfs sysfs "$1/sys"
 for each in dev run tmp var/lib; do mount -t tmpfs tmpfs "$1/$each"; done
-for each in null zero full random urandom; do touch "$1/dev/$each"; mount --bind "/dev/$each" "$1/dev/$each"; done
-if [ "$3" ]; then mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"; else
-    mount -t tmpfs tmpfs "$1/sys/fs/cgroup"; mkdir "$1/sys/fs/cgroup/systemd"
-    mount -t cgroup -o none,name=systemd cgroup "$1/sys/fs/cgroup/systemd"
-fi
+for each in $BOUND; do mkdir -p "$1$each"; mount --rbind -o ro "$each" "$1$each"; done
+for each in null zero full random urandom tty; do touch "$1/dev/$each"; mount --bind "/dev/$each" "$1/dev/$each"; done
+mkdir "$1/dev/pts" "$1/dev/shm" "$1/dev/mqueue"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$1/dev/pts"
+ln -s pts/ptmx "$1/dev/ptmx"
+at="$1/sys/fs/cgroup"
+[ "$HIERARCHIES" = . ] || mount -t tmpfs tmpfs "$at"
+for each in $HIERARCHIES; do
+    mkdir -p "$at/$each"
+    case $each in
+        .|unified) mount -t cgroup2 cgroup2 "$at/$each" ;;
+        systemd) mount -t cgroup -o none,name=systemd cgroup "$at/$each" ;;
+        *) mount -t cgroup -o "$each" cgroup "$at/$each" ;;
+    esac
+done
 exec chroot "$1" env -i container=test PATH=/usr/sbin:/usr/bin /lib/systemd/systemd --unit=node.target
-"""
-#: It begins in a cgroup of its own, "$2", which is the root of systemd's.
-_ENTER = """
-mkdir "$2" && echo $$ > "$2/cgroup.procs"
-exec unshare --mount --pid --fork --cgroup --ipc --kill-child sh -c "$0" sh "$@"
 """
 
 
@@ -48,9 +73,11 @@ class SystemdNode:
 
     def __init__(self, root: Path) -> None:
         self.root, self._init = root, ""
-        unified = _UNIFIED.exists()
-        self._cgroup = Path("/sys/fs/cgroup", "" if unified else "systemd", f"nri-test-{root.name}")
-        self._words = ["sh", "-c", _ENTER, _BOOT, str(root), str(self._cgroup), "yes" if unified else ""]
+        self._name = f"nri-test-{root.name}"
+        self._environment = {
+            "PATH": "/usr/sbin:/usr/bin", "BOOT": _BOOT, "NAME": self._name, "BOUND": " ".join(_BOUND),
+            "HIERARCHIES": " ".join(_HIERARCHIES),
+        }  # fmt: skip
         for each in _FOLDERS:
             (root / each).mkdir(parents=True)
         for each in _LINKS:
@@ -68,7 +95,10 @@ class SystemdNode:
         path.write_text(text)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = subprocess.Popen(
+            ("sh", "-c", _ENTER, "sh", str(self.root)),
+            env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
         wait_for(lambda: self._process.poll() is not None or self._runs(), "the node's start")
         assert self._process.poll() is None, self._process.communicate()[0]
         return self
@@ -81,9 +111,10 @@ class SystemdNode:
         self._process.kill()
         self._process.communicate()
         wait_for(lambda: not self._init or not Path(f"/proc/{self._init}").exists(), "the node's end")
-        for folder in sorted(self._cgroup.rglob("*/"), reverse=True):
-            folder.rmdir()
-        self._cgroup.rmdir()
+        for each in _HIERARCHIES:
+            own = _CGROUPS / each / self._name
+            for folder in (*sorted(own.rglob("*/"), reverse=True), own):
+                wait_for(partial(_removed, folder), f"{folder} without processes")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the node on it."""
@@ -95,9 +126,18 @@ class SystemdNode:
         return self._enter(*(() if pids else ("unshare", "--pid", "--fork")), *nri)
 
     def _enter(self, *words: str) -> subprocess.CompletedProcess[str]:
-        enter = ("nsenter", f"--target={self._init}", "--mount", "--pid", "--cgroup", "--ipc", "--", *words)
+        enter = ("nsenter", f"--target={self._init}", "--mount", "--pid", "--cgroup", "--ipc", "--net", "--", *words)
         return subprocess.run(enter, capture_output=True, text=True, check=False, timeout=120)
 
     def show(self, unit: str, name: str) -> str:
         """A property of a unit."""
         return self.run("systemctl", "show", "--property", name, "--value", unit).stdout.strip()
+
+
+def _removed(folder: Path) -> bool:
+    """Remove a cgroup; the kernel says that it is busy for as long as it has processes that end."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True

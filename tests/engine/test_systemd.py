@@ -1,0 +1,68 @@
+"""The engine as the unit that `nri engine unit` prints, of a real systemd, which makes the cgroups of its containers."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need_root, need_tool
+from tests.support.systemd_node import SystemdNode
+from tests.support.waiting import wait_for
+from tools.runtimes.images import BUSYBOX, image_archive
+
+NRI = (sys.executable, "-m", "nri")
+UNIT = "nri-engine.service"
+#: What takes CAP_SYS_RESOURCE, which not every machine of tests gives.
+LESS = "[Unit]\nDefaultDependencies=no\n[Service]\nOOMScoreAdjust=\nLimitNOFILE=\nLimitNPROC=\n"
+POD = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: web}}
+spec:
+  hostNetwork: true
+  containers:
+  - name: one
+    image: {BUSYBOX}
+    imagePullPolicy: Never
+    command: [sh, -c, "trap exit TERM; while true; do sleep 0.1; done"]
+    resources: {{limits: {{memory: 64Mi}}}}
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_pod_runs_in_a_scope_of_its_own_over_a_restart_and_is_gone_after_its_end(tmp_path: Path) -> None:
+    need_root()
+    need_tool("systemd-analyze")
+    node = SystemdNode(tmp_path)
+    for path, text in {"nri/engine.toml": '[cgroups]\ndriver = "systemd"\n', "web.yaml": POD}.items():
+        (tmp_path / "etc" / path).parent.mkdir(exist_ok=True)
+        (tmp_path / "etc" / path).write_text(text)
+    shutil.copy(image_archive(print), tmp_path / "image.tar")
+
+    def done(*words: str) -> str:
+        made = node.run(*words)
+        assert made.returncode == 0, made.stdout + made.stderr
+        return made.stdout
+
+    with node:
+        node.unit(UNIT, done(*NRI, "engine", "unit"))
+        node.unit(f"{UNIT}.d/less.conf", LESS)
+        done("systemctl", "daemon-reload")
+        done("systemctl", "start", UNIT)
+        done(*NRI, "engine", "load", f"oci-archive:/image.tar:{BUSYBOX}", BUSYBOX)
+        done(*NRI, "pod", "run", "-f", "/etc/web.yaml")
+        (scope,) = scopes(node)
+        assert str(64 << 20) in (node.show(scope, "MemoryLimit"), node.show(scope, "MemoryMax"))
+        done("systemctl", "restart", UNIT)
+        assert "running" in done(*NRI, "pod", "ps") and scopes(node) == [scope]
+        done(*NRI, "pod", "rm", "-f", "web")
+        wait_for(lambda: not scopes(node), "the end of the container's scope")
+
+
+def scopes(node: SystemdNode) -> list[str]:
+    """The scopes of the engine's containers that run."""
+    words = ("systemctl", "list-units", "--plain", "--no-legend", "--state=running", "nri-*.scope")
+    return [line.split()[0] for line in node.run(*words).stdout.splitlines()]
