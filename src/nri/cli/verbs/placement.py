@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from nri.cli.errors import FAILED, Failure
+from nri.cli.errors import FAILED, USAGE, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.ask import ask_placement
@@ -371,9 +371,9 @@ def _policy(path: str, topology: Topology) -> Policy:
     if not isinstance(kind, str) or kind not in _KINDS:
         given = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
         step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
-        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}")
+        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}", USAGE)
     if "spec" not in tree:
-        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec")
+        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec", USAGE)
     return policy_of(_KINDS[kind], Machine.of(topology), source)
 
 
