@@ -345,7 +345,7 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     for unread in unread_keys(done.policy.options, len(topology.online)):
         out.note(str(refused(type(done.policy.options), read_file(policy), unread)))
     memory = sum(node.memory_bytes for node in topology.nodes.values())
-    for workload in out.counted(read_manifests(read_file(pods)), "pod"):
+    for workload in out.counted(read_manifests(read_file(pods), node_bytes=memory), "pod"):
         for each in workload.containers:
             container = container_of(workload.pod, each, memory)
             done.containers[container.id] = container

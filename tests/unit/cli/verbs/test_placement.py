@@ -139,6 +139,13 @@ def test_a_container_is_explained_on_paper(nri, machine) -> None:
     assert (missing.returncode, 'there is no container "hug"; there are default' in missing.stderr) == (1, True)
 
 
+def test_a_request_of_memory_counts_on_paper_as_on_a_node(nri, machine) -> None:
+    (machine / "pods.yaml").write_text(POD.replace('limits: {cpu: "2", memory: 1Mi}', "requests: {memory: 300Mi}"))
+    found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
+    assert found["qos"] == "Burstable"
+    assert abs(found["memory_bytes"] - (300 << 20)) <= 1_024_000, "a thousandth of the node's memory"
+
+
 def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_reason(nri, machine) -> None:
     words = "default/web/huge: socket #0 lacks "
     shown = on_paper(nri, machine, "show")
