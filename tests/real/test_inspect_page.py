@@ -116,7 +116,8 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
         page.press("Enter")
         assert "no such file" in shown(page, "group-identity")
         page.press("6")
-        assert "NUMA node #0" in shown(page, "CPUs by topology-aware")
+        placed = shown(page, "CPUs by topology-aware")
+        assert "NUMA node #0" in placed and "Waits for room: default/late/late" in placed
         page.press("/")
         for letter in "app":
             page.press(letter)

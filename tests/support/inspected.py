@@ -109,7 +109,7 @@ class Inspected:
         policy = topology_aware()
         for name, cpu_m in (("app", 2000), ("db", 1000), ("cache", 0), ("batch", 0)):
             policy.create(container(f"{name}{self.attack}", cpu_m, 1 << 28))
-        return json_answer(document(policy))
+        return json_answer(document(policy) | {"squeezed": [f"default/late/late{self.attack}: root lacks 500m CPU"]})
 
     def work(self) -> None:
         """Create a container, one that two plugins fight over, and one that is refused."""

@@ -1,6 +1,7 @@
 """The kubelet's share in a container: its class of service, its resources and cgroup, and the folders of its volumes.
 
-Pure. Values are those of a kubelet with its defaults on a node that is not known further. Next: `nri.kube.quantity`.
+Pure. Values are those of a kubelet with its defaults, on a node of which no more than its memory is
+known. Next: `nri.kube.quantity`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ def cgroup_parent(qos: str, uid: str) -> str:
     return "/kubepods" + {"Guaranteed": "", "Burstable": "/burstable"}.get(qos, "/besteffort") + f"/pod{uid}"
 
 
-def set_resources(linux: m.LinuxContainer, wanted: Quantities, qos: str) -> None:
-    """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does."""
+def set_resources(linux: m.LinuxContainer, wanted: Quantities, qos: str, node_bytes: int = 0) -> None:
+    """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does.
+
+    `node_bytes` is the node's memory, 0 if it is not known.
+    """
     resources = linux.resources
     resources.cpu.shares.value = quantity.cpu_shares(wanted.get("requests.cpu", Fraction(0)))
     resources.cpu.period.value = quantity.CPU_PERIOD_US
@@ -62,8 +66,15 @@ def set_resources(linux: m.LinuxContainer, wanted: Quantities, qos: str) -> None
         if key.startswith("limits.hugepages-"):
             size = key.removeprefix("limits.hugepages-").removesuffix("i")
             resources.hugepage_limits.add(page_size=f"{size}B", limit=quantity.ceil(value))
-    # Burstable depends on the node's memory; the kubelet's upper end is the best guess.
-    linux.oom_score_adj.value = {"Guaranteed": -997, "BestEffort": 1000}.get(qos, 999)
+    burstable = _oom_score(wanted.get("requests.memory", Fraction(0)), node_bytes)
+    linux.oom_score_adj.value = {"Guaranteed": -997, "BestEffort": 1000}.get(qos, burstable)
+
+
+def _oom_score(memory: Fraction, node_bytes: int) -> int:
+    """The score of a Burstable container: the larger its part of the node's memory, the lower."""
+    if not node_bytes:
+        return 999  # the kubelet's upper end is the best guess
+    return min(max(1000 - quantity.ceil(memory) * 1000 // node_bytes, 3), 999)
 
 
 def volume_folder(uid: str, kind: str, name: str) -> str:

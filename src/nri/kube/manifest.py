@@ -44,10 +44,11 @@ class Workload:
     notes: list[str] = field(default_factory=list)
 
 
-def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Workload]:
+def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes: int = 0) -> list[Workload]:
     """Read every Pod, and the pod template of every Deployment, DaemonSet, StatefulSet, Job or CronJob, in their order.
 
-    Documents without a pod are passed over. ConfigError says what is wrong, and where; no pod at all is wrong, too.
+    `node_bytes` is the memory of the node, 0 if it is not known. Documents without a pod are passed over. ConfigError
+    says what is wrong, and where; no pod at all is wrong, too.
     """
     found = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
@@ -55,7 +56,7 @@ def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Wor
         root = parse_text(part)
         document = Document(part, root)
         for tree in _pods_in(document, root):
-            found.append(_workload(document, tree, image or ImageConfig(), twins))
+            found.append(_workload(document, tree, image or ImageConfig(), twins, node_bytes))
     if not found:
         raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
     return found
@@ -86,7 +87,7 @@ def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
 
 
 def _workload(
-    document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]]
+    document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int
 ) -> Workload:
     """Make the messages of a pod and of its containers; `twins` counts the pods of each namespace and name so far."""
     spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
@@ -99,7 +100,7 @@ def _workload(
     wanted = [quantities(document, one, place) for place, one in enumerate(containers)]
     qos = kubelet.qos_class(wanted)
     pod = _pod(document, spec, metadata, qos, twins)
-    reader = ContainerReader(document, spec, pod, image, qos)
+    reader = ContainerReader(document, spec, pod, image, qos, node_bytes)
     made = [reader.read(one, quantities) for one, quantities in zip(containers, wanted, strict=True)]
     return Workload(pod, made, reader.notes)
 
@@ -169,15 +170,22 @@ class ContainerReader:
     """
 
     def __init__(
-        self, document: Document, spec: dict[str, Any], pod: m.PodSandbox, image: ImageConfig, qos: str
+        self,
+        document: Document,
+        spec: dict[str, Any],
+        pod: m.PodSandbox,
+        image: ImageConfig,
+        qos: str,
+        node_bytes: int = 0,
     ) -> None:
-        """`spec` is the pod's own, `qos` its class of service; `image` counts for all of its containers."""
+        """`spec` is the pod's own, `qos` its class of service; `image` and the node's memory count for all of it."""
         self.notes: list[str] = []
         self._document = document
         self._spec = spec
         self._pod = pod
         self._image = image
         self._qos = qos
+        self._node_bytes = node_bytes
         self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], wanted: Quantities) -> m.Container:
@@ -199,7 +207,7 @@ class ContainerReader:
         )
         self._name(made)
         self._mounts(tree, made)
-        kubelet.set_resources(made.linux, wanted, self._qos)
+        kubelet.set_resources(made.linux, wanted, self._qos, self._node_bytes)
         made.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{made.id}"
         for kind in _NAMESPACES:
             if not self._spec.get(_HOST_KEYS.get(kind, "")):

@@ -55,3 +55,12 @@ def test_huge_pages_are_named_as_the_runtime_names_them():
 def test_a_volume_lies_in_a_folder_of_its_kind():
     wanted = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~config-map/v"
     assert kubelet.volume_folder("u", "configMap", "v") == wanted
+
+
+@pytest.mark.parametrize(
+    ("memory", "score"), [(0, 999), (1 << 20, 999), (1 << 28, 750), ((1 << 30) - 1, 3), (1 << 33, 3)]
+)
+def test_the_oom_score_of_a_burstable_container_says_its_part_of_the_nodes_memory(memory, score):
+    linux = m.LinuxContainer()
+    kubelet.set_resources(linux, {"requests.memory": Fraction(memory)}, "Burstable", node_bytes=1 << 30)
+    assert linux.oom_score_adj.value == score

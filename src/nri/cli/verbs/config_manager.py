@@ -23,7 +23,10 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--runtime", type=click.Choice(["containerd", "crio"]), help="Which runtime (default: the one here).")
 @click.option(
-    "--nri-plugin-registration-timeout", default="", metavar="TIME", help="How long a plugin may take to register."
+    "--nri-plugin-registration-timeout",
+    default="",
+    metavar="TIME",
+    help="How long a plugin may take to register. Both timeouts are given, or none.",
 )
 @click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
 @click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
@@ -57,7 +60,9 @@ def command(
     root = os.path.abspath(root)
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
-    runtime = runtime or work.detect(root)
+    if path and runtime == "crio":
+        raise click.UsageError("--file is for containerd: NRI of CRI-O is turned on in a file of its own")
+    runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path)
     if change.after == change.before:
         out.text(f"{change.path}: NRI is on, nothing to change")

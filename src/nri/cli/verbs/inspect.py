@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     help="The stateDir of topology-aware or balloons, where its socket is.",
 )
 @machine_root
-@click.pass_obj
+@click.pass_context
 def command(
-    settings: Settings,
+    ctx: click.Context,
     recording: str | None,
     path: str | None,
     listen: str,
@@ -61,7 +61,8 @@ def command(
     topology-aware or balloons. Only somebody who has the printed address, with its token, can read it; over a network
     it is not encrypted. It changes nothing. Ctrl-C ends it. For a snapshot of a damaged recording the exit code is 1.
     """
-    if recording and path:
+    settings: Settings = ctx.obj
+    if recording and ctx.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("give FILE, or --admin-socket, not both")
     from nri.inspector.sources import Recording
 

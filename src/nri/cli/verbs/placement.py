@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from nri.cli.errors import FAILED, Failure
+from nri.cli.errors import FAILED, USAGE, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.ask import ask_placement
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nri.host.topology import Topology
+    from nri.policies.placement.containers import Container
     from nri.policies.placement.policy import Policy
 
 _KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
@@ -62,10 +63,10 @@ _CANDIDATES = [
 
 
 class Simulation(NamedTuple):
-    """A policy that has placed the containers of manifests: their names by id, and why some were refused."""
+    """A policy that has placed the containers of manifests: all of them by id, and why some were refused."""
 
     policy: Policy
-    names: dict[str, str]
+    containers: dict[str, Container]
     refused: dict[str, str]
 
 
@@ -126,10 +127,10 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
     topology = _topology(machine)
     runs = [_simulate(settings, topology, each, pods) for each in policy or ("",)]
     columns = [Column("CONTAINER", "container"), *_PLACED]
-    rows = [{"container": name} | _placed(runs[0], id_) for id_, name in runs[0].names.items()]
+    rows = [{"container": str(each)} | _placed(runs[0], id_) for id_, each in runs[0].containers.items()]
     if len(runs) == 2:
         columns += [Column(f"THEN {column.title}", f"{column.key}_after") for column in _PLACED]
-        for row, id_ in zip(rows, runs[1].names, strict=True):
+        for row, id_ in zip(rows, runs[1].containers, strict=True):
             row |= {f"{key}_after": value for key, value in _placed(runs[1], id_).items()}
     Output(settings).table(columns, rows)
     return FAILED if any(run.refused for run in runs) else 0
@@ -159,8 +160,11 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
     from nri.policies.placement.drawing import draw
     from nri.policies.placement.policy import document
 
+    _check(machine, policy, pods)
     if pods:
-        found = document(_simulate(settings, _topology(machine), policy, pods).policy)
+        done = _simulate(settings, _topology(machine), policy, pods)
+        refused = [f"{done.containers[each]}: {reason}" for each, reason in done.refused.items()]
+        found = document(done.policy) | {"refused": refused}
     else:
         found = ask_placement(settings, state_dir, "/show")
     out = Output(settings)
@@ -184,6 +188,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
         out.text(f"not set: {problem}")
     for container in found.get("squeezed", ()):
         out.text(f"waits for room: {container}")
+    for container in found.get("refused", ()):
+        out.text(f"refused: {container}")
 
 
 @placement.command(
@@ -208,12 +214,16 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     """
     from nri.policies.placement.policy import account, find
 
+    _check(machine, policy, pods)
     if pods:
-        decider = _simulate(settings, _topology(machine), policy, pods).policy
+        done = _simulate(settings, _topology(machine), policy, pods)
         try:
-            found = account(decider, find(decider, container).id)
+            meant = find(done.containers, container)
         except LookupError as error:
             raise Failure(str(error.args[0])) from None
+        if meant.id in done.refused:
+            raise Failure(f"{meant} is refused: {done.refused[meant.id]}")
+        found = account(done.policy, meant.id)
     else:
         found = ask_placement(settings, state_dir, "/explain", container=container)
     out = Output(settings)
@@ -223,6 +233,8 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     out.text(f"{found['container']}: {found['request']}")
     given = f"CPUs {found['cpus'] or 'as they are'}, memory nodes {found['mems'] or 'as they are'}"
     out.text(f"is in {found['place'] or 'no place'}, with {given}, {found['shares']} shares")
+    if found.get("squeezed"):
+        out.text(f"waits for room: {found['squeezed']}")
     for doubt in found["doubts"]:
         out.text(f"not read: {doubt}")
     if not found["then"]:
@@ -306,6 +318,12 @@ def follow(
 # -- on paper ---------------------------------------------------------------------------------------------------------
 
 
+def _check(machine: str, policy: str, pods: str | None) -> None:
+    """Refuse a machine or a policy that nobody would look at."""
+    if not pods and (policy or machine != "/"):
+        raise click.UsageError(f"--{'policy' if policy else 'machine'} goes with --pods: without it a plugin is asked")
+
+
 def _topology(path: str) -> Topology:
     from nri.testing.placement.machines import read_machine
 
@@ -327,10 +345,10 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     for unread in unread_keys(done.policy.options, len(topology.online)):
         out.note(str(refused(type(done.policy.options), read_file(policy), unread)))
     memory = sum(node.memory_bytes for node in topology.nodes.values())
-    for workload in out.counted(read_manifests(read_file(pods)), "pod"):
+    for workload in out.counted(read_manifests(read_file(pods), node_bytes=memory), "pod"):
         for each in workload.containers:
             container = container_of(workload.pod, each, memory)
-            done.names[container.id] = str(container)
+            done.containers[container.id] = container
             try:
                 done.policy.create(container)
             except NoPlace as error:
@@ -353,9 +371,9 @@ def _policy(path: str, topology: Topology) -> Policy:
     if not isinstance(kind, str) or kind not in _KINDS:
         given = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
         step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
-        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}")
+        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}", USAGE)
     if "spec" not in tree:
-        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec")
+        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec", USAGE)
     return policy_of(_KINDS[kind], Machine.of(topology), source)
 
 

@@ -110,7 +110,7 @@ def _had(path: str, out: Output) -> str:
         out.note(line)
     if last and not items:
         raise Failure(last)
-    return f". The recording has {', '.join(names)}" if names else ""
+    return f". The recording has {', '.join(sorted(names))}" if names else ""
 
 
 def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -> int:

@@ -41,6 +41,8 @@ PROGRAM = "mpolset"
 MOST_BYTES = 16 << 20
 #: Modes that take no nodes.
 WITHOUT_NODES = ("MPOL_DEFAULT", "MPOL_LOCAL")
+#: Words for nodes; none is meant by no word.
+WORDS = ("", "all", "allowed-mems", "cpu-packages", "cpu-nodes")
 NODES_HELP = "all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1"
 
 
@@ -211,6 +213,28 @@ def check(policy: Policy) -> None:
         raise ValueError(f"nodes must be given for {policy.mode}: {NODES_HELP}")
     if policy.nodes and policy.mode in WITHOUT_NODES:
         raise ValueError(f"nodes must not be given for {policy.mode}: the kernel refuses it with some")
+    read_nodes(policy.nodes)
+
+
+def read_nodes(nodes: str) -> str | int | frozenset[int]:
+    """What a text of nodes means on any machine: a word, the distance of `max-dist:`, or a list.
+
+    Raises:
+        ValueError: it means no nodes; begins with `nodes`.
+    """
+    if nodes in WORDS:
+        return nodes
+    most = nodes.removeprefix("max-dist:")
+    if most != nodes:
+        if not most.isascii() or not most.isdigit() or len(most) > 9:
+            raise ValueError(f"nodes must have a distance after max-dist:, such as max-dist:20, not {quote(most[:40])}")
+        return int(most)
+    if not nodes[0].isdigit():
+        raise ValueError(f"nodes must be {NODES_HELP}, not {quote(cut(nodes, 40))}")
+    try:
+        return cpuset.parse(nodes)
+    except ValueError as error:
+        raise ValueError(f"nodes must be a list: {error}") from None
 
 
 def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozenset[int]) -> frozenset[int]:
@@ -219,35 +243,24 @@ def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozense
     Raises:
         ValueError: the text means no nodes; begins with `nodes`.
     """
-    everything = frozenset(topology.nodes)
+    meant, everything = read_nodes(nodes), frozenset(topology.nodes)
     cpus = cpus or topology.online
     local = frozenset(topology.cpus[cpu].node for cpu in cpus if cpu in topology.cpus)
-    if not nodes:
-        return frozenset()
-    if nodes == "all":
-        return everything
-    if nodes == "allowed-mems":
-        return mems or everything
-    if nodes == "cpu-nodes":
-        return local
-    if nodes == "cpu-packages":
-        packages = {topology.cpus[cpu].package for cpu in cpus if cpu in topology.cpus}
-        return frozenset(node for node in everything if _package(topology, node) in packages)
-    most = nodes.removeprefix("max-dist:")
-    if most != nodes:
-        if not most.isascii() or not most.isdigit() or len(most) > 9:
-            raise ValueError(f"nodes must have a distance after max-dist:, such as max-dist:20, not {quote(most[:40])}")
+    if isinstance(meant, int):
         rows = [topology.nodes[node].distances for node in local]
-        return frozenset(node for node in everything if any(row[node] <= int(most) for row in rows))
-    if not nodes[0].isdigit():
-        raise ValueError(f"nodes must be {NODES_HELP}, not {quote(cut(nodes, 40))}")
-    try:
-        listed = cpuset.parse(nodes)
-    except ValueError as error:
-        raise ValueError(f"nodes must be a list: {error}") from None
-    if not listed <= everything:
-        raise ValueError(f"nodes must be of this machine, which has {cpuset.to_text(everything)}, not {nodes}")
-    return listed
+        return frozenset(node for node in everything if any(row[node] <= meant for row in rows))
+    if isinstance(meant, frozenset):
+        if not meant <= everything:
+            raise ValueError(f"nodes must be of this machine, which has {cpuset.to_text(everything)}, not {nodes}")
+        return meant
+    if meant == "all":
+        return everything
+    if meant == "allowed-mems":
+        return mems or everything
+    if meant == "cpu-nodes":
+        return local
+    packages = {topology.cpus[cpu].package for cpu in cpus if cpu in topology.cpus}
+    return frozenset(node for node in everything if _package(topology, node) in packages) if meant else frozenset()
 
 
 def _package(topology: Topology, node: int) -> int:

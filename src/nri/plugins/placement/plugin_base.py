@@ -400,7 +400,12 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             policy = self.present
             try:
-                return json_answer(account(policy, find(policy, asked.get("container", "")).id))
+                found = find({each.id: each for each in self._known()}, asked.get("container", ""))
+                reason = self.squeezed.get(found.id, "")
+                if found.id not in policy.containers:
+                    waits = f"room: {reason}" if reason else "its turn"
+                    raise LookupError(f"{found} is not pinned, and waits for {waits}")
+                return json_answer(account(policy, found.id) | {"squeezed": reason})
             except (LookupError, NoPlace) as error:  # NoPlace: it ran before its annotations were read
                 return json_answer({"error": str(error.args[0])}, 404)
 

@@ -135,7 +135,7 @@ class ResctrlMon(nri.Plugin):
         if result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED):
             self.log.debug("%s", result)
         else:
-            self.log.warning("%s", plain(f"monitoring group {result.target}: {result.name}: {result.reason}"))
+            self.log.warning("%s", plain(f"{result.name} of {result.target}: {result.reason}"))
 
     def _selects(self, pod: nri.PodSandbox) -> bool:
         """Whether a pod is to be monitored."""

@@ -46,11 +46,14 @@ class Amounts:
         return None
 
     def available(self, every: int) -> int:
-        """The mask of what is available of all CPUs: all if it is not given. Raises WrongValue if it is a number."""
+        """The mask of what is available of all CPUs: all if not given. Raises WrongValue for a number, or for none."""
         found = every if self.cpu is None else self.set_of(every)
         if found is None:
             reason = f"{self.cpu} is a number, and does not say which CPUs"
             raise WrongValue(("availableResources", "cpu"), reason, "write a list, cpuset:0-3")
+        if not found & every:
+            reason = f"{self.cpu}: of these CPUs there is none; there are {masks.text(every)}"
+            raise WrongValue(("availableResources", "cpu"), reason, "leave some to containers")
         return found
 
     def refused(self, reason: str, suggestion: str) -> WrongValue:

@@ -163,6 +163,8 @@ class Container:
     def preserves(self, what: str) -> bool:
         """Whether its `cpu` or `memory` is left alone."""
         found = self.asks(f"{what}.preserve")
+        if found is not None and found[1] not in ("true", "false"):  # no other word for true counts
+            self.doubt(f"{what}.preserve", f"{found[1]!r} is neither true nor false")
         return found is not None and found[1] == "true"
 
     def table(self, key: str, *known: str) -> dict[str, Any]:

@@ -169,23 +169,23 @@ class Policy(Protocol):
         ...
 
 
-def find(policy: Policy, words: str) -> Container:
-    """The container of an id, of the beginning of one, or of a name: NAMESPACE/POD/NAME, POD/NAME, POD or NAME.
+def find(containers: Mapping[str, Container], words: str) -> Container:
+    """Of containers by id that of an id, of its beginning, or of a name: NAMESPACE/POD/NAME, POD/NAME, POD or NAME.
 
     Raises LookupError if there is none, or several, with those that there are.
     """
-    exact = policy.containers.get(words)
+    exact = containers.get(words)
     if exact is not None:
         return exact
     found = []
-    for each in policy.containers.values():
+    for each in containers.values():
         pod = each.pod
         names = (str(each), f"{pod.namespace}/{pod.name}", f"{pod.name}/{each.name}", pod.name, each.name)
         if words in names or (words and each.id.startswith(words)):
             found.append(each)
     if len(found) == 1:
         return found[0]
-    several = [*map(str, found or policy.containers.values())]
+    several = [*map(str, found or containers.values())]
     more = f" and {len(several) - _MOST_NAMED} more" if len(several) > _MOST_NAMED else ""
     listed = ", ".join(sorted(several)[:_MOST_NAMED]) + more
     if found:

@@ -21,6 +21,16 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
     assert "NRI is off in containerd" not in doctor.stdout
 
 
+def test_a_file_is_one_of_containerd(nri, folder: Path) -> None:
+    (folder / "own.toml").write_text("version = 2\n")
+    words = ("config-manager", "--root", str(folder), "--file", "/own.toml")
+    done = nri(*words)
+    assert done.returncode == 0, done.stderr
+    assert "disable = false" in (folder / "own.toml").read_text()
+    other = nri(*words, "--runtime", "crio", "--dry-run")
+    assert (other.returncode, "--file is for containerd" in other.stderr) == (2, True), other.stdout
+
+
 def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:
     done = nri("config-manager", "--root", str(folder), "--nri-plugin-request-timeout", "2s")
     assert done.returncode == 2 and "--nri-plugin-registration-timeout" in done.stderr

@@ -65,6 +65,12 @@ def test_a_snapshot_is_one_file(nri, node, tmp_path):
         assert '"mode": "snapshot"' in Path(tmp_path, "node.html").read_text()
 
 
+def test_a_recording_is_shown_where_the_environment_names_a_runtime(nri, node, tmp_path):
+    done = nri("inspect", node[1], "--export", str(tmp_path / "node.html"), env={"NRI_ADMIN_SOCKET": node[0]})
+    assert done.returncode == 0, done.stderr
+    assert Path(tmp_path, "node.html").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [

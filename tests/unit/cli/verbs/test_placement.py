@@ -87,8 +87,7 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
         ),
     ):
         done = simulate(nri, machine, policy)
-        assert done.returncode != 0
-        assert words in done.stderr
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
@@ -136,8 +135,32 @@ def test_a_container_is_explained_on_paper(nri, machine) -> None:
     found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
     assert (found["container"], found["cpus"], found["doubts"]) == ("default/web/main", "1-2", [])
     assert found["memory_bytes"] == 1 << 20
-    missing = on_paper(nri, machine, "explain", "huge")
-    assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
+    missing = on_paper(nri, machine, "explain", "hug")
+    assert (missing.returncode, 'there is no container "hug"; there are default' in missing.stderr) == (1, True)
+
+
+def test_a_request_of_memory_counts_on_paper_as_on_a_node(nri, machine) -> None:
+    (machine / "pods.yaml").write_text(POD.replace('limits: {cpu: "2", memory: 1Mi}', "requests: {memory: 300Mi}"))
+    found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
+    assert found["qos"] == "Burstable"
+    assert abs(found["memory_bytes"] - (300 << 20)) <= 1_024_000, "a thousandth of the node's memory"
+
+
+def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_reason(nri, machine) -> None:
+    words = "default/web/huge: socket #0 lacks "
+    shown = on_paper(nri, machine, "show")
+    assert f"refused: {words}" in shown.stdout, shown.stdout
+    assert json.loads(on_paper(nri, machine, "show", "-o", "json").stdout)["refused"][0].startswith(words)
+    explained = on_paper(nri, machine, "explain", "huge")
+    assert explained.returncode == 1
+    assert explained.stderr.startswith("error: default/web/huge is refused: socket #0 lacks ")
+
+
+@pytest.mark.parametrize("words", [("--machine", "/srv/copy"), ("--policy", "policy.yaml")])
+def test_what_is_for_paper_alone_needs_pods(nri, words: tuple[str, str]) -> None:
+    for verb in (("show",), ("explain", "web")):
+        done = nri("placement", *verb, *words)
+        assert (done.returncode, f"{words[0]} goes with --pods" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("key", ["prefer-cpu-priority.resource-policy.nri.io/pod", "noderesource.dev/resources"])
@@ -225,7 +248,9 @@ def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Pa
     with FakeRuntime(pods=[its_pod], containers=[huge], real_time=False) as runtime:
         started(runtime, short, TopologyAwarePlugin())
         told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+        why = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
     assert "waits for room: default/web/main: " in told and "root lacks " in told
+    assert "waits for room: " in why and "root lacks " in why, why
 
 
 def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:

@@ -93,13 +93,13 @@ def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) ->
     assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
 
 
-def test_without_a_plugin_the_one_that_recorded_itself_is_named(nri, tmp_path: Path) -> None:
+def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_order(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, about={"command": "nri run"}) as recorder:
-        for serial, label in enumerate(("10-level", "99-nri-record-4711"), 1):
+        for serial, label in enumerate(("20-mem", "10-level", "99-nri-record-4711"), 1):
             recorder.event_begins("RunPodSandbox", serial, b"")
             recorder.plugin_asked(label, "RunPodSandbox", serial, b"")
             recorder.event_ends("RunPodSandbox", serial, b"", None, 0.1)
-    assert nri("replay", str(tmp_path)).stderr.splitlines()[-1].endswith("The recording has 10-level")
+    assert nri("replay", str(tmp_path)).stderr.splitlines()[-1].endswith("The recording has 10-level, 20-mem")
 
 
 def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ def test_a_bad_annotation_refuses_its_container_by_name(
     ("config", "said"),
     [
         ({"classes": [{"name": "a", "policy": {"mode": "BIND", "nodes": "all"}}]}, "mode must be one of"),
+        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "0-"}}]}, "nodes must be a list: '0-' is"),
+        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:x"}}]}, "have a distance"),
         ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "a class has an empty name"),
         ({"classes": [{"name": "a"}]}, "policy.mode: missing"),
         ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: "a" is there twice'),

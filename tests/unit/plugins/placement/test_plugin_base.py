@@ -423,8 +423,11 @@ def test_one_that_lost_its_type_of_balloon_while_no_plugin_ran_gives_up_its_cpus
     with pytest.raises(ConfigError, match=r"no place for default/own/own: there is no type of balloons 'own'"):
         reconfigure(plugin, tmp_path)
     runtime.disconnect()
-    started(runtime, tmp_path, BalloonsPlugin())
+    plugin = started(runtime, tmp_path, BalloonsPlugin())
     assert cpus(runtime) == {"own": "0-15"}
+    _, told = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/explain", 5, {"container": "own"})
+    waits = "default/own/own is not pinned, and waits for room: there is no type of balloons 'own'"
+    assert told["error"].startswith(waits), told
     assert "default/own/own is not pinned at all" in caplog.text
 
 

@@ -127,7 +127,7 @@ def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Pa
     ("uid", "group", "said"),
     [
         ("../../etc", "", 'uid "../../etc" is no UUID'),
-        (UID, "silver", "there is no such group"),
+        (UID, "silver", f"monitoring group of {UID}: there is no such group"),
         (UID, "../x", "cannot be the name of a group"),
     ],
 )

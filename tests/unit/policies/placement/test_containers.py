@@ -8,13 +8,15 @@ from tests.support.placement import container
 
 
 def test_annotations_that_cannot_be_read_count_as_not_given_and_are_told_once() -> None:
-    one = container("main", hide_hyperthreads="perhaps", memory_type="ram")
+    one = container("main", hide_hyperthreads="perhaps", memory_type="ram", **{"cpu.preserve": "yes"})
     assert one.asks_flag("hide-hyperthreads") is None
     assert one.asks_flag("hide-hyperthreads") is None
     assert one.asks_memory() == 0
+    assert not one.preserves("cpu")
     assert [doubt.split(":")[0] for doubt in one.doubts] == [
         "annotation hide-hyperthreads.resource-policy.nri.io",
         "annotation memory-type.resource-policy.nri.io",
+        "annotation cpu.preserve.resource-policy.nri.io",
     ]
 
 

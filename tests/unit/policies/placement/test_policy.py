@@ -63,13 +63,13 @@ def test_a_container_has_several_names_and_an_unknown_or_ambiguous_one_lists_wha
     for name in ("web-1", "web-2"):
         policy.create(container(name, 500, pod=f"pod-{name}"))
     for words in ("web-1", "default/pod-web-1/web-1", "pod-web-1/web-1", "pod-web-1", "default/pod-web-1"):
-        assert find(policy, words).id == "web-1", words
+        assert find(policy.containers, words).id == "web-1", words
     with pytest.raises(LookupError, match=re.escape('"web" may be each of default/pod-web-1/web-1, default/pod-')):
-        find(policy, "web")
+        find(policy.containers, "web")
     with pytest.raises(LookupError, match='there is no container "db"; there are default/pod-web-1/web-1, '):
-        find(policy, "db")
+        find(policy.containers, "db")
     with pytest.raises(LookupError, match="there are none"):
-        find(make(), "")
+        find(make().containers, "")
 
 
 @POLICIES

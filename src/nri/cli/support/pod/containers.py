@@ -73,6 +73,7 @@ class ContainerRequests:
         spec: the pod's own.
         pod: its sandbox, which gets the ports that are the node's.
         node: the node's name.
+        node_bytes: its memory; 0 if it is not known.
         folder: holds the folders of pods.
 
     Attributes:
@@ -80,9 +81,17 @@ class ContainerRequests:
     """
 
     def __init__(
-        self, document: Document, spec: dict[str, Any], pod: pb.PodSandboxConfig, node: str, folder: str, qos: str
+        self,
+        document: Document,
+        spec: dict[str, Any],
+        pod: pb.PodSandboxConfig,
+        node: str,
+        node_bytes: int,
+        folder: str,
+        qos: str,
     ) -> None:
         self._document, self._spec, self._pod, self._node, self._qos = document, spec, pod, node, qos
+        self._node_bytes = node_bytes
         self._folder = f"{folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
         self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
@@ -197,7 +206,7 @@ class ContainerRequests:
     def _resources(self, config: pb.ContainerConfig, wanted: Quantities) -> None:
         """Set the resources that the kubelet makes of requests and limits."""
         linux = m.LinuxContainer()
-        kubelet.set_resources(linux, wanted, self._qos)
+        kubelet.set_resources(linux, wanted, self._qos, self._node_bytes)
         config.linux.resources.CopyFrom(to_cri(linux.resources).value)
         config.linux.resources.oom_score_adj = linux.oom_score_adj.value
 

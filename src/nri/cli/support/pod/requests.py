@@ -39,12 +39,14 @@ class Node(NamedTuple):
         folder: below it each pod has a folder by its uid, with logs and volumes.
         cgroup_root: the cgroup above that of all pods; "" for the machine's own root.
         driver: who makes cgroups, the runtime itself or systemd.
+        memory_bytes: of which OOM scores are parts; 0 if it is not known.
     """
 
     name: str
     folder: str
     cgroup_root: str = ""
     driver: Driver = Driver.CGROUPFS
+    memory_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -176,7 +178,7 @@ def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
     wanted = [quantities(document, one, place) for place, one in enumerate(containers)]
     qos = kubelet.qos_class(wanted)
     made = PodRequest(_sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec."))
-    reader = ContainerRequests(document, spec, made.config, node.name, node.folder, qos)
+    reader = ContainerRequests(document, spec, made.config, node.name, node.memory_bytes, node.folder, qos)
     for place, (one, quantity) in enumerate(zip(containers, wanted, strict=True)):
         made.containers.append(reader.read(one, quantity, first=place < len(first)))
     made.volumes = [*reader.volumes.values()]

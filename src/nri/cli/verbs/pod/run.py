@@ -67,11 +67,14 @@ def command(
     from nri.cli.support.inputs import read_source
     from nri.cli.support.pod import lifecycle
     from nri.cli.support.pod.requests import Node, read_pods
+    from nri.host import Root
+    from nri.host.usage import parse_memory
 
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
-        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri))
+        total = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
+        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), total)
         wanted = [pod for file in files for pod in read_pods(read_source(file), node)]
         notes = [note for pod in wanted for note in pod.notes]
         if notes and strict:

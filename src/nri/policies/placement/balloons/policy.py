@@ -34,6 +34,7 @@ from nri.policies.placement.state import BalloonState, ContainerState, Entries, 
 from nri.policies.placement.tuning import IrqAffinity, Tuning
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
+from nri.text import count
 
 __all__ = ["Balloons"]
 
@@ -441,12 +442,16 @@ class Balloons(Kept):
             self._give_back(balloon.cpus)
 
     def _why_none(self, kind: BalloonType, container: Container) -> str:
+        there = self._of(kind)
         looked = [
             f"{balloon} has {self._free_m(balloon)}m free and can grow to {self._most_free_m(balloon)}m"
-            for balloon in self._of(kind)
+            for balloon in there
         ]
-        limit = f", of at most {kind.maxBalloons}" if kind.maxBalloons else ""
-        looked.append(f"a new one{limit} would have to be made of {self._free_for(kind).bit_count()} free CPUs")
+        if kind.maxBalloons and len(there) >= kind.maxBalloons:
+            looked.append(f"there is no new one, for there are at most {kind.maxBalloons}")
+        else:
+            free = count(self._free_for(kind).bit_count(), "free CPU")
+            looked.append(f"a new one would have to be made of {free}")
         return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(looked)
 
     def _choose(

@@ -555,10 +555,13 @@ class TopologyAware(Kept):
 
     def _burstable_level(self, container: Container) -> str:
         found = container.asks("unlimited-burstable")
+        if found is None:
+            return self.level
         try:
-            return self.pools.existing_level(found[1]) if found else self.level
+            return self.pools.existing_level(found[1])
         except ValueError:
-            container.doubt("unlimited-burstable", "it is no level: system, package, die, numa or l3cache")
+            words = f"{found[1]!r} is no level: system, package, die, numa or l3cache"
+            container.doubt("unlimited-burstable", words)
             return self.level
 
 

@@ -15,6 +15,7 @@ from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.topology_aware.pools import LEVELS, Pool
 from nri.policies.placement.topology_aware.requests import CpuKind, Request
 from nri.policies.placement.zones import MemoryZones, Offer
+from nri.text import count
 
 __all__ = ["Score", "Scoring"]
 
@@ -81,7 +82,7 @@ class Score:
         elif self.shared_m < 0:
             return f"{-self.shared_m}m CPU" if request.exclusive or request.shared_m else "a free shared CPU"
         elif request.only_isolated and self.isolated < 0:
-            return f"{-self.isolated} isolated CPUs"
+            return count(-self.isolated, "isolated CPU")
         return self.lack or ("" if self.offer else "memory")
 
 

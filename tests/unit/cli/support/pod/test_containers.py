@@ -56,6 +56,10 @@ def test_resources_are_the_kubelets() -> None:
     made = read("resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}").config.linux.resources
     assert (made.cpu_shares, made.cpu_quota, made.cpu_period) == (256, 50000, 100000)
     assert (made.memory_limit_in_bytes, made.oom_score_adj) == (64 << 20, 999)
+    spec = "{containers: [{name: a, image: b, resources: {requests: {memory: 64Mi}}}]}"
+    text = f"kind: Pod\nmetadata: {{name: web}}\nspec: {spec}\n"
+    (on_known,) = read_pods(Source("f.yaml", text), NODE._replace(memory_bytes=256 << 20))
+    assert on_known.containers[0].config.linux.resources.oom_score_adj == 750
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_container_that_no_balloon_can_take_is_told_which_were_looked_at() -> 
     policy = balloons({"name": "web", "maxCPUs": 2, "maxBalloons": 1, "preferNewBalloons": True})
     wants = {"balloon.balloons": "web"}
     policy.create(container("a", 1500, **wants))
-    with pytest.raises(NoPlace, match=r"web\[0\] has 500m free and can grow to 500m; a new one, of at most 1 would"):
+    with pytest.raises(NoPlace, match=r"web\[0\] has 500m free and can grow to 500m; there is no new one, for"):
         policy.create(container("b", 1000, **wants))
     with pytest.raises(NoPlace, match="no type of balloons 'wbe': reserved, web, default"):
         policy.create(container("c", 1000, **{"balloon.balloons": "wbe"}))
