@@ -1,4 +1,4 @@
-"""The engine as the unit that `nri engine unit` prints, of a real systemd, which makes the cgroups of its containers."""
+"""The engine as the unit that `nri engine unit` prints, of a real systemd, which makes its containers' cgroups."""
 
 from __future__ import annotations
 
