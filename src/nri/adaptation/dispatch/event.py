@@ -491,7 +491,7 @@ class CreateReply(EventReply):
         self._kept.runtime_commits = True
         if self._waiting:
             self._waiting = False
-            self._kept.of_creation(self._merge.side, self._event, self._numbers)
+            self._kept.of_creation(self._container_id, self._merge.side, self._event, self._numbers)
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 

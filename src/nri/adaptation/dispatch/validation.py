@@ -106,7 +106,11 @@ def validate(
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     for peer, policy in asked:
         work = (outcomes, invoker, peer, policy, event, deadline)
-        threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
+        thread = threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no threads are left for now
+            outcomes.put(None if policy.policy.shadow else _not_asked(peer, error))
     for outcome in [outcomes.get() for _ in asked]:
         try:
             if outcome is not None:
@@ -167,6 +171,14 @@ def _verdict(
     if verdict.reject and not policy.policy.shadow:
         return ValidationRejected(peer.label, plain(verdict.reason) or UNKNOWN_REASON)
     return None
+
+
+def _not_asked(peer: Peer, cause: RuntimeError) -> PluginError:
+    """The error for the runtime where no thread could be started that would have asked a validator."""
+    step = "it was not asked; give the runtime more threads: TasksMax of its unit, or pids.max of its cgroup"
+    error = PluginError(peer.label, f"{failure(peer.label, cause)} ({step})")
+    error.args = (error.reason,)
+    return error
 
 
 def _no_verdict(peer: Peer, error: NriError) -> PluginError:

@@ -34,9 +34,8 @@ from nri.api import messages as m
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from nri.adaptation.audit.inventory import Creation
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.merge.side_updates import SideUpdates
@@ -109,17 +108,18 @@ class KeptUpdates:
         report_left_out(side, event, reporting)
         return created
 
-    def of_creation(self, side: SideUpdates, event: str, numbers: Mapping[str, int]) -> None:
+    def of_creation(self, container_id: str, side: SideUpdates, event: str, numbers: Mapping[str, int]) -> None:
         """Keep what answers to a creation want of others that were being created as well, now that it has succeeded.
 
         Containers that are there by now are updated, or evicted, in this call.
         """
-        for plugin, update in side.kept:
-            if self.keep_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN:
-                self._apply(plugin, KeptUpdate(update, event, Numbers(numbers[plugin])))
+        there = [
+            (plugin, KeptUpdate(update, event, Numbers(numbers[plugin])))
+            for plugin, update in side.kept
+            if self.keep_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN
+        ]
         evictions = [each for plugin, each in side.kept_evictions if self.keep_eviction(plugin, each) is Presence.KNOWN]
-        if evictions and self._evict is not None:
-            self._evict(evictions)
+        self._give(container_id, there, evictions)
 
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
         """Keep an update if its container is being created, and see that it is handed over; `Inventory.keep_update`."""
@@ -151,15 +151,16 @@ class KeptUpdates:
         again = False
         while (creation := self._trail.inventory.take_kept(container_id, again=again)) is not None:
             again = True
-            self._hand_over(container_id, creation)
-
-    def _hand_over(self, container_id: str, creation: Creation) -> None:
-        works: list[Callable[[], object]] = [
-            partial(self._apply, plugin, kept) for plugin, kept in creation.updates.items()
-        ]
-        if creation.evictions and self._evict is not None:
             reasons = creation.evictions.values()
             evictions = [m.ContainerEviction(container_id=container_id, reason=why) for why in reasons]
+            self._give(container_id, creation.updates.items(), evictions)
+
+    def _give(
+        self, container_id: str, updates: Iterable[tuple[str, KeptUpdate]], evictions: list[m.ContainerEviction]
+    ) -> None:
+        """Give the runtime what waited for a container, all of it whatever its callbacks raise."""
+        works: list[Callable[[], object]] = [partial(self._apply, plugin, kept) for plugin, kept in updates]
+        if evictions and self._evict is not None:
             works.append(partial(self._evict, evictions))
         for work in works:
             try:

@@ -87,7 +87,7 @@ class ProxySettings:
         plugin_path: the folder of plugins that the proxy launches; empty: none.
         plugin_config_path: the folder of their configuration.
         policy_path: the operator's policy for each plugin; empty for none.
-        skip_label: pods with this label, KEY=VALUE, pass untouched.
+        skip_label: pods with this label, KEY=VALUE, pass untouched; empty: there are none.
     """
 
     listen: str = "/run/nri-proxy/proxy.sock"
@@ -103,6 +103,8 @@ class ProxySettings:
         check_sockets(self, "listen", "socket_path")
         if self.listen == self.runtime_endpoint.removeprefix("unix://"):
             raise ValueError(f'listen and runtime_endpoint are both "{self.listen}"; the proxy needs one of its own')
+        if self.skip_label and "=" not in self.skip_label[1:]:
+            raise ValueError(f'skip_label "{self.skip_label}" is not KEY=VALUE; empty: no pod passes untouched')
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ MOST_BYTES = 16 << 20
 WITHOUT_NODES = ("MPOL_DEFAULT", "MPOL_LOCAL")
 #: Words for nodes; none is meant by no word.
 WORDS = ("", "all", "allowed-mems", "cpu-packages", "cpu-nodes")
+#: Flags of which one is enough, and the one that only some modes take. Source: set_mempolicy(2).
+ONE_OF = ("MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES")
+BALANCING, BALANCED = "MPOL_F_NUMA_BALANCING", ("MPOL_BIND", "MPOL_PREFERRED_MANY")
 NODES_HELP = "all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1"
 
 
@@ -203,12 +206,18 @@ class MemoryPolicyPlugin(nri.Plugin):
 
 
 def check(policy: Policy) -> None:
-    """Refuse a mode, flags or nodes that are none. ValueError names the key, as the builders' do."""
+    """Refuse a mode, flags or nodes that are none, or not together. ValueError names the key, as the builders' do."""
     if policy.mode not in MpolMode.keys():  # noqa: SIM118 - an enum's, whose items are no names
         raise ValueError(f"mode must be one of {', '.join(MpolMode.keys())}, not {quote(cut(policy.mode, 40))}")
     for flag in policy.flags:
         if flag not in MpolFlag.keys():  # noqa: SIM118
             raise ValueError(f"flags must be of {', '.join(MpolFlag.keys())}, not {quote(cut(flag, 40))}")
+    if policy.flags and policy.mode == "MPOL_LOCAL":
+        raise ValueError("flags must not be given for MPOL_LOCAL: the kernel refuses it with some")
+    if BALANCING in policy.flags and policy.mode not in BALANCED:
+        raise ValueError(f"flags must not have {BALANCING} for {policy.mode}: only {' and '.join(BALANCED)} take it")
+    if set(ONE_OF) <= set(policy.flags):
+        raise ValueError(f"flags must not have both {' and '.join(ONE_OF)}: the kernel refuses them together")
     if not policy.nodes and policy.mode not in WITHOUT_NODES:
         raise ValueError(f"nodes must be given for {policy.mode}: {NODES_HELP}")
     if policy.nodes and policy.mode in WITHOUT_NODES:

@@ -19,6 +19,7 @@ INTERVAL_S: Final = 5
 #: Readings that are only counted before the next one raises.
 _QUIET: Final = 12
 _ASYNC_RATIO: Final = 80
+_PAGE: Final = 4096
 
 
 class MemoryHigh:
@@ -49,6 +50,10 @@ class MemoryHigh:
         elif free > 2 * self.reserved:
             self.high = min(self.high + self._total // 100, self._ceiling)
         return self.high != before
+
+    def has(self, high: int) -> bool:
+        """Whether a limit that is in force, in whole pages, can be one of these."""
+        return self._floor - _PAGE < high <= self._ceiling
 
 
 def writes(before: Pod, pod: Pod, high: int) -> list[Write]:

@@ -58,7 +58,7 @@ class Registrations:
         self._seen: dict[str, tuple[int, ...]] = {}
         self._good: dict[str, HookServer] = {}
         self._problems: dict[str, str] = {}
-        self._unreadable = ""
+        self._unread = ""
 
     def servers(self) -> list[HookServer]:
         """All that are registered now, in the order of their files' names."""
@@ -69,14 +69,19 @@ class Registrations:
     def _look(self) -> None:
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
-        except FileNotFoundError:
-            names = []
         except OSError as error:
-            if self._unreadable != str(error):  # said once, not at every request
-                _log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
-            self._unreadable = str(error)
-            return
-        self._unreadable = ""
+            absent = isinstance(error, FileNotFoundError)
+            what = "is not there: no hook server is asked until one registers in it"
+            if not absent:
+                what = f"cannot be read, and nothing in it changes: {error}"
+            if self._unread != what:  # said once, not at every request
+                _log.warning("%s %s", self.folder, what)
+            self._unread = what
+            if not absent:
+                return
+            names = []
+        else:
+            self._unread = ""
         for name in self._problems.keys() - set(names):
             del self._problems[name]
         names, too_many = names[:MOST_FILES], names[MOST_FILES:]

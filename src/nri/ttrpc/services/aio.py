@@ -143,6 +143,7 @@ class AsyncConnection:
         for call in self.calls.values():
             if not call.done():
                 call.set_exception(ConnectionClosed(reason))
+                call.exception()  # known, so asyncio tells nobody of it: a call that still writes fails by its write
         for stream in list(self.streams.values()):
             stream.wake()
 

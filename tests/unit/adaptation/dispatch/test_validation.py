@@ -23,6 +23,7 @@ from nri.policies.default_validator import ValidatorConfig
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, both
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 VALIDATION = BY_METHOD["validate_container_adjustment"].number
@@ -299,6 +300,26 @@ def test_the_callers_deadline_ends_the_wait_for_a_validator_that_is_busy(count: 
 def test_an_interrupt_in_the_thread_of_one_validator_reaches_the_caller() -> None:
     with validators(2) as peers, pytest.raises(KeyboardInterrupt):
         ask(KeyboardInterrupt(), peers)
+
+
+def test_validators_that_cannot_be_asked_because_no_thread_is_left_fail_the_creation_by_name(
+    nri_runtime: FakeRuntime,
+) -> None:
+    first, second = Check(), Check()
+    nri_runtime.add(first, idx="10", name="one").add(second, idx="20", name="two")
+    with no_threads(), pytest.raises(PluginError, match="validator plugin 10-one failed: can't start") as caught:
+        nri_runtime.create_container()
+    assert "give the runtime more threads: TasksMax of its unit" in str(caught.value)
+    assert (caught.value.plugin, first.requests, second.requests) == ("10-one", [], [])
+    nri_runtime.create_container()
+    assert [len(each.requests) for each in (first, second)] == [1, 1]
+
+
+def test_a_shadow_that_cannot_be_asked_because_no_thread_is_left_refuses_nothing() -> None:
+    with FakeRuntime(policy='["10-check"]\nshadow = true\n["20-check"]\nshadow = true\n') as runtime:
+        runtime.add(Check(refuse="no"), idx="10").add(Check(refuse="no"), idx="20")
+        with no_threads():
+            runtime.create_container()
 
 
 @both

@@ -70,6 +70,7 @@ class Node:
         self.observer = Counting()
         self.told: list[tuple[str, int]] = []
         self.evicted: list[str] = []
+        self.failing: set[str] = set()
         self.applying = threading.Event()
         self.update_gate = threading.Event()
         self.update_gate.set()
@@ -83,6 +84,8 @@ class Node:
     def apply(self, updates: list[m.ContainerUpdate]) -> None:
         self.applying.set()
         self.update_gate.wait(20)
+        if broken := self.failing.intersection(each.container_id for each in updates):
+            raise OSError(f"no cgroup of {broken}")
         self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
@@ -402,6 +405,23 @@ def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -
     inventory.created("a", POD, b"")
     parts.kept_updates.hand_over("a")
     assert (node.told, node.evicted) == ([("a", 9)], ["a"])
+
+
+def test_a_commit_hands_over_all_that_waited_for_it_whatever_the_runtime_fails_at(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.create("first").commit()  # so its commits are waited for
+    others = [node.create(name) for name in ("a", "c")]
+    node.handlers.create["b"] = lambda: [shares("a"), shares("c"), m.ContainerEviction(container_id="c", reason="r")]
+    reply = node.create("b")
+    _unsolicited(node, shares("b"))
+    for other in others:
+        other.commit()
+    node.failing.add("a")
+    reply.commit()
+    assert (node.told, node.evicted) == ([("c", 5), ("b", 5)], ["c"])
+    assert "the runtime failed to apply the updates that waited for container b" in caplog.text
+    assert "no cgroup of {'a'}" in caplog.text
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:

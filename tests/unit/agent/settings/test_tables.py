@@ -24,6 +24,8 @@ from nri.service.settings import HttpSettings
         (NriSettings, {"name": ""}, "cannot be the name of a plugin"),
         (NriSettings, {"connect_timeout": 0.0}, "connect_timeout 0 s is not a time to wait"),
         (ProxySettings, {"listen": "/a", "runtime_endpoint": "unix:///a"}, "needs one of its own"),
+        (ProxySettings, {"skip_label": "mine"}, 'skip_label "mine" is not KEY=VALUE'),
+        (ProxySettings, {"skip_label": "=true"}, 'skip_label "=true" is not KEY=VALUE'),
         (HooksSettings, {"socket": "x"}, "no absolute path"),
         (StandaloneSettings, {"interval": -1.0}, "not a time to wait"),
         (LoopSettings, {"interval": 0.0}, "not a time to wait"),
@@ -39,6 +41,11 @@ from nri.service.settings import HttpSettings
 def test_what_cannot_work_is_refused_with_its_value(table: Any, values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         table(**values)
+
+
+def test_a_label_of_pods_that_pass_untouched_may_be_none_or_have_no_value() -> None:
+    for label in ("", "mine="):
+        assert ProxySettings(skip_label=label).skip_label == label
 
 
 def test_mode_hooks_can_be_told_every_runtime_whose_cgroups_are_known() -> None:

@@ -54,6 +54,18 @@ def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, t
         ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must be of this machine"),
         ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must mean some: "max'),
         ({"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"}, "annotation policy@: flags: must be of MPOL_F_STATIC"),
+        (
+            {"policy@": "{mode: MPOL_LOCAL, flags: [MPOL_F_STATIC_NODES]}"},
+            "annotation policy@: flags: must not be given for MPOL_LOCAL",
+        ),
+        (
+            {"policy@": "{mode: MPOL_INTERLEAVE, nodes: 0, flags: [MPOL_F_NUMA_BALANCING]}"},
+            "annotation policy@: flags: must not have MPOL_F_NUMA_BALANCING for MPOL_INTERLEAVE: only MPOL_BIND and",
+        ),
+        (
+            {"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES]}"},
+            "annotation policy@: flags: must not have both MPOL_F_STATIC_NODES and MPOL_F_RELATIVE_NODES",
+        ),
         ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must not be given for MPOL_LOCAL"),
         ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must not be given for MPOL_DEF"),
         ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),

@@ -62,15 +62,20 @@ def test_servers_come_in_the_order_of_their_files_and_go_with_them(tmp_path: Pat
     assert endpoints(found) == ["/b.sock"]
 
 
-def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_along(tmp_path: Path) -> None:
+def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_along(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     found = Registrations(tmp_path / "later")
-    assert endpoints(found) == []
+    assert endpoints(found) == endpoints(found) == []
+    absent = f"{tmp_path}/later is not there: no hook server is asked until one registers in it"
+    assert [each.getMessage() for each in caplog.records] == [absent], "it is said once, not at every request"
     (tmp_path / "later").mkdir()
     path = write(tmp_path / "later", "a.json")
     assert endpoints(found) == ["/run/a.sock"]
     path.unlink()
     (tmp_path / "later").rmdir()
     assert endpoints(found) == []
+    assert [each.getMessage() for each in caplog.records] == [absent, absent], "it is gone again"
 
 
 def test_a_changed_file_is_read_again_also_if_another_one_was_moved_over_it(tmp_path: Path) -> None:

@@ -212,6 +212,27 @@ def test_a_write_that_the_peer_does_not_take_any_more_is_the_end_with_its_reason
     work(main)
 
 
+def test_a_connection_that_ends_while_a_call_is_written_is_that_calls_error_and_nobody_elses(path: str) -> None:
+    async def main() -> None:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            async with await AsyncClient.connect(path) as client:
+                peer, _ = listener.accept()
+                call = asyncio.create_task(client.call("s", "Big", bytes(3 << 20)))
+                assert await asyncio.to_thread(peer.recv, 1)
+                peer.close()
+                with pytest.raises(ConnectionClosed):
+                    await call
+                del call
+        gc.collect()
+        assert told == []
+
+    work(main)
+
+
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_every_way_to_stream(path: str, count: int) -> None:
     async def work(client: AsyncClient) -> None:

@@ -44,10 +44,13 @@ def exec_(
     """Run a program in a container that runs, and exit with its exit code.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
-    Options go before it; all that follows it is the program's, after a -- if you like.
+    All options go before it, global ones, too; what follows it is the program's, after a -- if you like.
     """
     from nri.cri.pb import api_pb2 as pb
 
+    if words[0].startswith("-") and words[0] != "--":
+        step = f"put it before {container}, or -- before a program of that name"
+        raise click.UsageError(f"{words[0]}: options go before the container: {step}")
     words = words[1:] if words[0] == "--" else words
     if not words:
         raise click.UsageError("name a program after the --")

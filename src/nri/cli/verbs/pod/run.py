@@ -28,6 +28,12 @@ EXAMPLES = [
 ]
 
 
+def _alone(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> None:
+    """Refuse a word without an option: nearly always a manifest, as `nri try` and others take it."""
+    if words:
+        raise click.UsageError(f"{words[0]}: a manifest comes after -f: nri pod run -f {words[0]}", context)
+
+
 @click.command("run", cls=Verb, examples=EXAMPLES, short_help="run the pods of Kubernetes manifests")
 @click.option(
     "-f",
@@ -42,6 +48,7 @@ EXAMPLES = [
 @click.option("--strict", is_flag=True, help="Run nothing if a key of the manifest is left out.")
 @click.option("--runtime-handler", metavar="NAME", help="The OCI runtime, for pods without runtimeClassName.")
 @click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
+@click.argument("words", nargs=-1, metavar="", is_eager=True, expose_value=False, callback=_alone)
 @pods_option
 @cri_option
 @click.pass_obj

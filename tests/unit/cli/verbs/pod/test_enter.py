@@ -59,6 +59,17 @@ def test_two_dashes_may_stand_before_the_program(nri, path: str) -> None:
     assert (nothing.returncode, "name a program after the --" in nothing.stderr) == (2, True)
 
 
+def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is_the_programs(nri, path: str) -> None:
+    for words in (["--cri-socket", path, "echo"], ["-it", "sh"], ["-h"]):
+        done = nri("pod", "exec", "app", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{words[0]}: options go before the container: put it before app, or -- before a program" in done.stderr
+    behind = nri("pod", "exec", "--cri-socket", path, "app", "echo", "--cri-socket", "x")
+    assert behind.stdout == "--cri-socket x\n"
+    no_program = nri("pod", "exec", "--cri-socket", path, "app", "--", "-h")
+    assert no_program.returncode != 2 and "No such file" in no_program.stderr
+
+
 def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert "container over does not run: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr

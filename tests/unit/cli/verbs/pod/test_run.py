@@ -35,6 +35,13 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     assert pod("ps", "-aq").stdout == ""
 
 
+def test_a_file_without_its_option_is_answered_with_the_option(pod: Pod) -> None:
+    for words in (["pod.yaml"], ["--replace", "pod.yaml"], ["-f", "pod.yaml", "pod.yaml"]):
+        done = pod("run", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "pod.yaml: a manifest comes after -f: nri pod run -f pod.yaml" in done.stderr
+
+
 def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
     first = pod("run", "-f", "pod.yaml", "-q").stdout
     assert pod("run", "-f", "pod.yaml").returncode == 1

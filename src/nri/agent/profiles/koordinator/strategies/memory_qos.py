@@ -2,7 +2,7 @@
 
 Rules: while any class or pod asks for it, all have their values, those of classes that are off included; when none does
 any more they are written once again, and so go back; so they are at the start, where an agent that was killed has left
-some. That containers die as a group is no sign of one: the kubelet wants it. Next:
+some. That a container dies as a group is no sign of one: the kubelet wants it; of a pod or a folder it is. Next:
 :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
 """
 
@@ -73,7 +73,8 @@ class MemoryQos(Strategy):
 
 def _left(made: Round[NodeSlo], target: Target) -> bool:
     """Whether a value that is off was set."""
-    return target.knob != "memory.oom_group" and made.read(target.folder, target.knob) not in (None, target.value)
+    kubelets = (target.level, target.knob) == ("container", "memory.oom_group")
+    return not kubelets and made.read(target.folder, target.knob) not in (None, target.value)
 
 
 def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:

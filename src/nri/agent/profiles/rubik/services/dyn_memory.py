@@ -1,8 +1,9 @@
 """dynMemory: `memory.high` of offline pods by the node's free memory, so that their reclaim comes first.
 
-Rules: what a pod no longer is to have is taken back: it became online, or the service was switched off. Where a kernel
-has no `memory.high` all of it is unsupported, which is reported; the part that begins to reclaim before the limit is
-left out where only openEuler's kernels have it. Next: `nri.agent.profiles.rubik.profile`.
+Rules: what a pod no longer is to have is taken back: it became online, or the service was switched off; so is what an
+agent that was killed has left an offline pod, told by being one of these limits. Where a kernel has no `memory.high`
+all of it is unsupported, which is reported; the part that begins to reclaim before the limit is left out where only
+openEuler's kernels have it. Next: `nri.agent.profiles.rubik.profile`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.dyn_memory import INTERVAL_S, MemoryHigh, limits, writes
-from nri.policies.rubik.pods import PREEMPTIBLE, Pod
+from nri.policies.rubik.pods import PREEMPTIBLE, Pod, offline
 
 __all__ = ["NAME", "DynMemory"]
 
@@ -38,6 +39,7 @@ class DynMemory(Service):
         self._due = 0.0
         #: The pods that have a limit of ours.
         self._limited: frozenset[str] = frozenset()
+        self._looked = False
 
     def __len__(self) -> int:
         """The number of pods that have a limit."""
@@ -65,6 +67,8 @@ class DynMemory(Service):
         walk = self._moved(made) if self.on else None
         # A pod that comes has them before its first process.
         node.in_force[NAME] = {} if walk is None else limits(walk.high)
+        if not self._looked:
+            self._looked, self._limited = True, _left(made)
         limited = set[str]()
         for pod in made.pods:
             now, before = pod_of(pod), _as_offline(pod) if pod.uid in self._limited else Pod("")
@@ -99,3 +103,13 @@ class DynMemory(Service):
 def _as_offline(pod: StrategyPod) -> Pod:
     """The pod as it was when it got its limit."""
     return replace(pod_of(pod), annotations={PREEMPTIBLE: "true"})
+
+
+def _left(made: Round[Services]) -> frozenset[str]:
+    """The pods that have a limit at the start."""
+    try:
+        limits = MemoryHigh(made.sample.sizes.get("MemTotal"))
+    except ValueError:
+        return frozenset()
+    found = {pod.uid: made.read(pod.folder, _HIGH) for pod in made.pods if offline(pod_of(pod))}
+    return frozenset(uid for uid, high in found.items() if isinstance(high, int) and limits.has(high))

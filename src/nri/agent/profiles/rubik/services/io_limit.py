@@ -2,12 +2,12 @@
 
 Rules: an annotation that cannot be read costs that pod the service, is reported once, and the last good one counts. A
 disk that is not there is passed over and told; a limit that is no longer asked for is taken away, and one that somebody
-else has set on another disk is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
+else has set, on another disk or of another value, is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
@@ -48,12 +48,13 @@ class IoLimit(Service):
         leftovers = self.leftovers(made, ANNOTATION)
         for pod in made.pods:
             ends = not leftovers.isdisjoint(each.cgroup_parent for each in pod.containers)
-            asked = self._limits(made, pod) if self.on or ends else {}
+            asked = self._limits(made, pod) if self.on else {}
+            left = _unasked(made, pod) if ends else {}
             for each in pod.containers:
                 for knob in KEYS.values():
                     place = (each.cgroup_parent, knob)
-                    wanted = asked.get(knob, {}) if self.on else {}
-                    had = self._set.get(place, frozenset()) | (asked.get(knob, {}).keys() if ends else frozenset())
+                    wanted = asked.get(knob, {})
+                    had = self._set.get(place, frozenset()) | _in_force(made, place, left.get(knob, {}))
                     gone = dict.fromkeys(had - wanted.keys(), UNLIMITED)
                     if wanted:
                         kept[place] = frozenset(wanted)
@@ -69,3 +70,17 @@ class IoLimit(Service):
         found, wrong = by_knob(numbers(annotations), lambda path: block_device(made.parts.root, path))
         made.errors += [f"{NAME}: {pod.key}: {each}" for each in wrong]
         return found
+
+
+def _unasked(made: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
+    """The limits that a pod asks a service for that is off, so that nothing is told of them."""
+    try:
+        return by_knob(numbers(pod.annotations), lambda path: block_device(made.parts.root, path))[0]
+    except ValueError:
+        return {}
+
+
+def _in_force(made: Round[Services], place: tuple[str, str], limits: Mapping[str, int]) -> frozenset[str]:
+    """The disks that have these limits."""
+    found = made.read(*place) if limits else None
+    return frozenset(disk for disk in limits if isinstance(found, Mapping) and found.get(disk) == limits[disk])

@@ -6,10 +6,10 @@ what is no longer asked for is taken back. Next: `nri.agent.profiles.rubik.servi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from nri.agent.loops.round import Round
+from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service, readable
@@ -19,6 +19,7 @@ from nri.policies.rubik.quota_burst import ANNOTATION, Quota, burst_of, refusal,
 __all__ = ["NAME", "QuotaBurst"]
 
 NAME: Final = "quotaBurst"
+_BURST: Final = "cpu.cfs_burst"
 
 
 class QuotaBurst(Service):
@@ -44,7 +45,7 @@ class QuotaBurst(Service):
         """Look at the pods that ask for it, and at those that did."""
 
         def quota_of(folder: str) -> Quota:
-            found = [made.read(folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst")]
+            found = [made.read(folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_period", _BURST)]
             quota, period, burst = (each if isinstance(each, int) else None for each in found)
             return Quota(quota, period, burst)
 
@@ -53,7 +54,7 @@ class QuotaBurst(Service):
             annotations = readable(made, pod, NAME, ANNOTATION, burst_of) if self.on else {}
             burst = burst_of(annotations)
             names = {each.cgroup_parent: each.name for each in pod.containers}
-            if burst is None and pod.uid not in self._set and leftovers.isdisjoint(names):
+            if burst is None and pod.uid not in self._set and not _has_burst(made, pod, leftovers.intersection(names)):
                 continue
             if burst is not None:
                 kept.add(pod.uid)
@@ -65,3 +66,12 @@ class QuotaBurst(Service):
                 subject = pod.subject(names.get(write.folder, ""))
                 made.set(subject, write.folder, write.knob, write.value, NAME, reason)
         self._set = frozenset(kept)
+
+
+def _has_burst(made: Round[Services], pod: StrategyPod, folders: Collection[str]) -> bool:
+    """Whether any of a pod's containers has the burst that its annotation asks for; another one is somebody else's."""
+    try:
+        burst = burst_of(pod.annotations)
+    except ValueError:
+        return False
+    return bool(burst) and any(made.read(folder, _BURST) == burst for folder in folders)

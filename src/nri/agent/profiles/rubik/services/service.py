@@ -1,8 +1,8 @@
 """Service: what the services with rounds share, which is how they are switched on and how often they have a round.
 
 Rules: a service is on if the file says so; what it has set goes back in the round after it was switched off, and so
-does what its hook has given a container whose creation had begun by then. Next:
-`nri.agent.profiles.rubik.services.quota_turbo`.
+does what its hook has given a container whose creation had begun by then, and what an agent that was killed has left.
+Next: `nri.agent.profiles.rubik.services.quota_turbo`.
 """
 
 from __future__ import annotations
@@ -69,12 +69,15 @@ class Service(Strategy):
     def leftovers(self, made: Round[Services], key: str) -> frozenset[str]:
         """Return the cgroups that a round without the service sees for the first time, of pods that have an annotation.
 
-        They may have been made while it was on: its hook gives a container something before any round sees it.
+        They may have been made while it was on: its hook gives a container something before any round sees it. If it
+        never was, an agent that was killed may have left them: then all are looked at in the one round that there is.
         """
-        if self.on or self._without is None:
+        if self.on:
             return frozenset()
         asking = frozenset(each.cgroup_parent for pod in made.pods if key in pod.annotations for each in pod.containers)
-        found, self._without = asking - self._without, asking
+        found = asking - (self._without or frozenset())
+        if self._without is not None:
+            self._without = asking
         return found
 
     @abstractmethod

@@ -66,6 +66,21 @@ def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(t
     assert world.history.of("a") is None
 
 
+def test_the_group_that_an_agent_which_was_killed_has_made_of_pods_alone_goes(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo(oomKillGroup=1, wmarkRatio=0, wmarkScalePermill=50, wmarkMinAdj=0))
+    folder = tmp_path / TOP / "memory" / world.pod(ls("a", "100Mi"))
+    files = [each / "memory.oom.group" for each in (folder, folder / "ac")]
+    for each in files:
+        write_files(each.parent, {each.name: "0"})
+    world.source.replace([ls("a", "100Mi")])
+    world.loop()
+    assert [each.read_text() for each in files] == ["1", "1"]
+    world.kill()
+    world.slo({})
+    world.loop()
+    assert [each.read_text() for each in files] == ["0", "0"]
+
+
 def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50))
     world.pod(ls("a", "100Mi"))

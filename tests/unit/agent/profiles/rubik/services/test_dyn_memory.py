@@ -62,6 +62,26 @@ def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_ba
     assert len(service) == 0  # type: ignore[arg-type]
 
 
+def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+    world = made(tmp_path, free=5)
+    world.run(pod("batch", offline=True), pod("web"), pod("own", offline=True))
+    world.loop(3, 5)
+    world.kill()
+    world.configure()
+    for name, size in (("web", 50 * GIB), ("own", GIB)):
+        world.overwrite(world.folder_of(pod(name)), "memory.high", str(size))
+    world.loop(2, 5)
+    assert [high(world, name) for name in ("batch", "web", "own")] == [-1, 50 * GIB, GIB]
+
+
+def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Path) -> None:
+    world = made(tmp_path, free=5)
+    world.loop(3, 5)
+    world.kill()
+    world.loop(1, 5)
+    assert high(world, "batch") == 100 * GIB * 7 // 10, "it begins anew"
+
+
 def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: Path) -> None:
     world = made(tmp_path)
     (tmp_path / "proc/meminfo").unlink()

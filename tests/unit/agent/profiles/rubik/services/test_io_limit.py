@@ -63,6 +63,21 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
     assert world.text(world.app(a), READ) == "8:0 0", "and nothing is written for the other disk"
 
 
+def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+    world = made(tmp_path, a := asking("a", ("8:0", "1048576")), b := asking("b", ("8:0", "many")), c := pod("c"))
+    world.overwrite(world.app(a), READ, "8:0 1048576\n8:16 7")
+    world.kill()
+    d, e = asking("d", ("8:0", "5")), asking("e", ("8:0", "6"))
+    world.run(a, b, c, d, e)
+    world.overwrite(world.app(d), READ, "8:0 7")
+    world.overwrite(world.app(c), READ, "8:0 8")
+    world.configure()
+    world.loop(2)
+    assert world.text(world.app(a), READ) == "8:0 0", "and nothing is written for the other disk"
+    assert [world.text(world.app(each), READ) for each in (b, c, d, e)] == ["", "8:0 8", "8:0 7", ""]
+    assert world.loops.errors == [], "nobody has asked for the service"
+
+
 def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) -> None:
     need_root()
     world = RubikWorld(tmp_path, ioLimit=None)

@@ -68,6 +68,18 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
     assert bursts(world, a) == ("5000", "0"), "it is somebody else's by now"
 
 
+def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+    a, b, c = (pod(name, cpu="1", quota_burst_time=text) for name, text in (("a", "20000"), ("b", "9"), ("c", "soon")))
+    world = made(tmp_path, a, b, c)
+    world.kill()
+    for each in (b, c):
+        world.overwrite(world.app(each), "cpu.cfs_burst_us", "5000")
+    world.configure()
+    world.loop(2)
+    assert [bursts(world, each) for each in (a, b, c)] == [("0", "0"), ("5000", "9"), ("5000", "0")]
+    assert world.loops.errors == [], "nobody has asked for the service"
+
+
 def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
