@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -80,6 +81,16 @@ def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> N
     done = nri(*node.words)
     assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, True)
     assert "not compared: 1 value, whose cgroup is gone, or has no such file" in done.stderr
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_the_place_of_a_value_is_not_waited_for(nri, node: Node) -> None:
+    path = node.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
+    path.unlink()
+    os.mkfifo(path)
+    done = nri(*node.words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "1 value given, and none of them can be read below" in done.stderr
 
 
 def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
