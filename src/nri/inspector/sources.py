@@ -309,10 +309,14 @@ class Recording:
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
         until = monotonic() + _PATIENCE_S
-        looked_at, found = 0, not serial
+        looked_at, found, is_there = 0, not serial, False
         for event in self._trace.events(max(0, since - _EARLIER_NS)):
             # In the order of the recording, which need not be that of times: a clock may have been set back.
             found = found or (event.began_ns, event.serial) == (since, serial)
+            if not found and not is_there and event.began_ns > since + _EARLIER_NS:
+                is_there = self._find(since, serial, since) is not None
+                if not is_there:
+                    break
             if not found or (not serial and event.began_ns < since):
                 continue
             if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
@@ -328,14 +332,19 @@ class Recording:
     def event(self, key: str) -> dict[str, Any] | None:
         """One event, with what was asked and answered."""
         since, serial = _place(key)
-        for event in self._trace.events(since, since + _LATER_NS):
-            if (event.began_ns, event.serial) == (since, serial):
-                row = _row(event)
-                row["request"] = _message(event.name, event.request, reply=False)
-                for each, step in zip(row["steps"], event.steps, strict=True):
-                    each["reply"] = _message(step.event, step.reply or b"", reply=True)
-                return row
-        return None
+        event = self._find(since, serial, since + _LATER_NS)
+        if event is None:
+            return None
+        row = _row(event)
+        row["request"] = _message(event.name, event.request, reply=False)
+        for each, step in zip(row["steps"], event.steps, strict=True):
+            each["reply"] = _message(step.event, step.reply or b"", reply=True)
+        return row
+
+    def _find(self, since: int, serial: int, until: int) -> Event | None:
+        """The event that began then and has this number, of the blocks from then until another time."""
+        events = self._trace.events(since, until)
+        return next((event for event in events if (event.began_ns, event.serial) == (since, serial)), None)
 
     def containers(self) -> dict[str, Any]:
         """The containers of which something was recorded."""

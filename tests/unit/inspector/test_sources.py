@@ -122,6 +122,16 @@ def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_b
     assert [row["serial"] for row in source.events(f"{1500 * 10**9}-77")["rows"]] == [2, 3]
 
 
+def test_a_place_that_is_gone_is_not_searched_for_to_the_end(tmp_path: Path) -> None:
+    source = written(tmp_path, *range(1000, 3000, 100))
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 0xFF]))
+    answer = source.events(f"{1050 * 10**9}-77", "", 1)
+    assert [row["serial"] for row in answer["rows"]] == [2] and answer["more"]
+    assert source.overview()["problems"] == [], "the last block, which is broken, was read"
+
+
 def test_a_container_has_its_chain_of_changes(source: Source) -> None:
     assert {"c1"} <= {row["id"] for row in source.containers()["containers"]}
     chain = source.container("c1")
