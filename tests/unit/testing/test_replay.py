@@ -459,8 +459,6 @@ def test_of_recordings_beside_each_other_only_that_of_a_plugin_that_looked_on_is
             runtime.run_pod_sandbox(make_pod(name="web"))
     with Replay(tmp_path) as again:
         again.add(Sets(), "10")
-        told = [
-            (each.event.recording, each.left_out) for each in again.outcomes() if each.event.name == "RunPodSandbox"
-        ]
-    assert [row[0] for row in told] == [1, 2]
-    assert [bool(row[1]) for row in told] == [False, True]
+        outcomes = [each for each in again.outcomes() if each.event.name == "RunPodSandbox"]
+    assert [each.event.recording for each in outcomes] == [1, 2]
+    assert [bool(each.left_out) for each in outcomes] == [False, True]
