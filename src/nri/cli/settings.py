@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,12 @@ class Settings:
 
 
 class DurationType(_FloatType):
-    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds."""
+    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds, between two bounds."""
 
     name = "duration"
+
+    def __init__(self, least: float = 0.0, most: float = inf) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from nri.config.duration import parse_duration
@@ -57,6 +61,8 @@ class DurationType(_FloatType):
             self.fail(str(error), param, ctx)
         if seconds <= 0:
             self.fail(f'"{value}" is not a positive duration', param, ctx)
+        if not self._least <= seconds <= self._most:
+            self.fail(f'"{value}" is not between {self._least:g} and {self._most:g} seconds', param, ctx)
         return seconds
 
 

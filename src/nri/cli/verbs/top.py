@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from nri.cli.output import Column, Output
-from nri.cli.settings import Settings
+from nri.cli.settings import DurationType, Settings
 from nri.cli.support.admin_socket import admin_socket, live
 from nri.cli.support.verb import Verb
 from nri.text import count
@@ -43,7 +43,7 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
 @admin_socket
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60.0),
+    type=DurationType(0.1, 60.0),
     default=2.0,
     metavar="SECONDS",
     help="Time between two tables; with --once, the time to measure. Default: 2.",

@@ -201,6 +201,14 @@ def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("interval", ["nan", "inf", "0", "0.05", "61", "x", "-1", ""])
+@pytest.mark.parametrize("verb", ["top", "drift"])
+def test_an_interval_that_is_none_is_refused(nri, verb, interval):
+    done = nri(verb, "--interval", interval if verb == "top" else interval.replace("61", "3601"))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert "'--interval'" in done.stderr
+
+
 def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
     with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
