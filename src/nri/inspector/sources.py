@@ -457,9 +457,10 @@ def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
 
 def first(source: Source, most: int) -> Iterator[dict[str, Any]]:
     """The first events of a source, page by page."""
-    begin, more = "", True
-    left = most
-    while more and left > 0:
+    begin, more, left = "", True, most
+    been = set[str]()
+    while more and left > 0 and begin not in been:  # events of a crafted recording may have one key together
+        been.add(begin)
         answer = source.events(begin, "", min(left, _MOST_EVENTS))
         yield from islice(answer["rows"], left)
         left -= len(answer["rows"])

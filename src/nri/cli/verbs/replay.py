@@ -18,7 +18,7 @@ from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
 from nri.cli.support.recording import only_looks, record_options, recorded
 from nri.cli.support.verb import Verb
-from nri.text import count
+from nri.text import count, plain
 
 if TYPE_CHECKING:
     from nri.testing import Replay
@@ -110,7 +110,7 @@ def _had(path: str, out: Output) -> str:
         out.note(line)
     if last and not items:
         raise Failure(last)
-    return f". The recording has {', '.join(names)}" if names else ""
+    return f". The recording has {', '.join(map(plain, names))}" if names else ""
 
 
 def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -> int:
