@@ -89,6 +89,18 @@ def instead_of_file(path: str) -> str:
     return f"{kinds.get(stat.S_IFMT(mode), 'a device')}, not a file"
 
 
+class PathType(click.Path):
+    """A file or a folder, which need not be there; "" is none, though the system takes it for the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty: name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = PathType()
+
+
 class FileType(click.Path):
     """A regular file that has to be there, as a `pathlib.Path`: a pipe might be waited for for ever."""
 

@@ -212,7 +212,7 @@ class Event:
         found = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
         found += [] if container is None else [container.name]
         ids = [each.id for each in (pod, container) if each is not None]
-        return text in found or any(each.startswith(text) for each in ids)
+        return bool(text) and (text in found or any(each.startswith(text) for each in ids))
 
 
 def _part(message: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, Painted
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.recording import only_looks, record_options, recorded
 from nri.cli.support.verb import Verb
 from nri.text import count, plain
@@ -36,7 +36,7 @@ _MOST_NAMES = 256
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.option(
     "--plugin",
     "plugins",

@@ -12,7 +12,7 @@ import click
 
 from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output, readable
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.admin_socket import admin_socket, ask_runtime
 from nri.cli.support.verb import Verb
 from nri.text import count
@@ -34,7 +34,9 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("container", required=False)
 @admin_socket
-@click.option("--trace", metavar="FILE|DIR", help="Look it up in a recording (--record), and ask no runtime.")
+@click.option(
+    "--trace", metavar="FILE|DIR", type=PATH, help="Look it up in a recording (--record), and ask no runtime."
+)
 @click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
