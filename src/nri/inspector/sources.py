@@ -120,7 +120,7 @@ class Running:
         """The last minute."""
         try:
             summary = self._live.summary()
-        except self._failure as error:
+        except (self._failure, NriError) as error:
             raise Unanswered(str(error)) from None
         rows = self._live.rows()
         notes = [row for row in rows if "steps" not in row][-_MOST_NOTES:]

@@ -220,6 +220,17 @@ def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> 
     assert done.returncode == 1 and "other.sock answered 404" in done.stderr and "--agent-socket" in done.stderr
 
 
+@pytest.mark.parametrize("answer", [[1], {}, {"pods": 5}, {"pods": [{}]}, {"pods": [7]}], ids=str)
+def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, answer: object) -> None:
+    server = Server({"/explain": lambda _: json_answer(answer)}, path=str(folder / "other.sock"))
+    try:
+        done = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
+    finally:
+        server.close()
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done.stderr
+    assert "other.sock answered" in done.stderr and "--agent-socket" in done.stderr
+
+
 def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
     with engine(folder), CriClient(str(folder / "cri.sock"), timeout_s=TIMEOUT_S) as cri:
         pod_with_container(cri, folder)

@@ -19,9 +19,11 @@ from types import SimpleNamespace
 import pytest
 
 import nri as package
+from nri.adaptation.admin import SERVICE
 from nri.cli.settings import Settings
 from nri.cli.verbs import top
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Method, Server, Service
 from tests.support.made_plugins import plugin
 from tests.support.needs import need_tool
 from tests.support.waiting import wait_for
@@ -199,6 +201,23 @@ def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
     assert path in done.stderr
     assert "--admin-socket" in done.stderr, "the next step"
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("row", [1, {"steps": [], "time_ms": 1e300, "duration_ms": 10**400, "error": ""}, {"steps": 1}])
+def test_rows_that_are_none_of_ours_are_told_in_one_line(nri, row):
+    over = threading.Event()
+
+    def events(_: bytes) -> Iterator[bytes]:
+        yield json.dumps({"run": "r", "next": 1, "missed": 0, "rows": [row], "more": False}).encode()
+        over.wait(60)
+
+    methods = {"Events": Method(events, streaming="server"), "Plugins": Method(lambda _: b'{"plugins": []}')}
+    with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
+        with Server(f"{folder}/admin.sock", [Service(SERVICE, methods)], streams=1):
+            done = nri("top", "--once", "--interval", "0.1", "--admin-socket", f"{folder}/admin.sock")
+            over.set()
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done.stderr
+    assert "admin.sock is not an admin socket: " in done.stderr
 
 
 @pytest.mark.parametrize("interval", ["nan", "inf", "0", "0.05", "61", "x", "-1", ""])
