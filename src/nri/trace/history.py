@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,7 +29,7 @@ from nri.trace.pb import api_pb2 as t
 from nri.wire import iter_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
@@ -37,6 +38,10 @@ VALIDATE: Final = "ValidateContainerAdjustment"
 _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
 #: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them.
 _MOST_AT_ONCE: Final = 8
+#: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
+_HELD_NS: Final = 10**9
+#: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
+_MOST_NOTES: Final = 1000
 #: Recordings that are told apart, and characters of the name of one.
 _MOST_RECORDINGS, _LONGEST_RECORDING = 100_000, 64
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
@@ -327,8 +332,8 @@ class Trace:
     def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[t.Record, int] | set[int]]:
         """The records of all files, each with the number of its recording; numbers alone are of those that are over.
 
-        The names of files are by time. One more is open than has begun: when its first record is due, the next one is
-        opened.
+        The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
+        of one recording are read one after the other.
         """
         opened, newest, recording = 0, -1, 0
         files: dict[int, _File] = {}
@@ -337,26 +342,39 @@ class Trace:
             while newest < 0 and opened < len(self.files) and len(due) < _MOST_AT_ONCE:
                 file = _File(self._records(self.files[opened], since_ns, until_ns), recording)
                 if file.next is not None:
-                    heappush(due, (file.next.time_ns, opened))
+                    heappush(due, (file.due_ns - _HELD_NS, opened))
                     files[opened], newest = file, opened
                 opened += 1
             if not due:
                 return
             place = due[0][1]
+            file = files[place]
             if place == newest:
-                newest, recording = -1, self._numbered(files[place])
+                last = self._before(file, files.values())
+                if last is None:
+                    newest, recording = -1, self._numbered(file)
+                    file.begin()
+                    last = file
+                heapreplace(due, (last.due_ns, place))
                 continue
             heappop(due)
-            file = files[place]
             for record in file.until(due[0][0] - (due[0][1] < place) if due else inf):
                 yield record, self._numbered(file) if record.kind == _OPENED else file.recording
             if file.next is not None:
-                heappush(due, (file.next.time_ns, place))
+                heappush(due, (file.due_ns, place))
                 continue
             del files[place]
             begun = opened if newest < 0 else newest
             goes_on = set().union(*[each.recordings for each in files.values()])
             yield {each for each in file.recordings - goes_on if self._last(each) < begun}
+
+    def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
+        """The file with the same recording that is to be read to its end before this one is begun; None without one."""
+        record, number = file.next, file.recording
+        if record is not None and record.kind == _OPENED:
+            number = self._recordings.get(_name(record), -1)
+        same = (each for each in files if each is not file and each.next is not None and each.recording == number)
+        return next(same, None)
 
     def _numbered(self, file: _File) -> int:
         """The number of the recording that a file is of from its next record on."""
@@ -420,18 +438,44 @@ class _File:
         recordings: all those that it has had.
     """
 
-    __slots__ = ("_rest", "next", "recording", "recordings")
+    __slots__ = ("_begun_ns", "_notes", "_rest", "next", "recording", "recordings")
 
     def __init__(self, records: Iterator[t.Record], recording: int) -> None:
         self._rest = records
         self.next = next(records, None)
         self.recording, self.recordings = recording, {recording}
+        self._begun_ns = self._notes = 0
+
+    @property
+    def due_ns(self) -> int:
+        """When its next record is due."""
+        return self._begun_ns if self._notes or self.next is None else self.next.time_ns
+
+    def begin(self) -> None:
+        """Look behind the notes at its beginning for its first step, which may be older than they: they come first."""
+        found: list[t.Record] = []
+        while self.next is not None and len(found) < _MOST_NOTES:
+            found.append(self.next)
+            if self.next.kind not in _NOTES:
+                break
+            self.next = next(self._rest, None)
+        self._notes = sum(record.kind in _NOTES for record in found)
+        self._begun_ns = min([each.time_ns for each in (*found[:1], *found[self._notes :])], default=0)
+        if self._notes == len(found) and self.next is not None:
+            found.append(self.next)
+        self._rest = chain(found[1:], self._rest)
+        self.next = found[0] if found else None
 
     def until(self, time_ns: float) -> Iterator[t.Record]:
-        """The records until one that is later than this time."""
-        while self.next is not None and self.next.time_ns <= time_ns:
+        """The records until one that is due later than this time."""
+        while self.next is not None and self._notes and self._begun_ns <= time_ns:
             yield self.next
             self.next = next(self._rest, None)
+            self._notes -= 1
+        record, rest = self.next, self._rest
+        while record is not None and not self._notes and record.time_ns <= time_ns:
+            yield record
+            record = self.next = next(rest, None)
 
 
 def _name(record: t.Record) -> str:

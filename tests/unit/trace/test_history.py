@@ -272,6 +272,34 @@ def test_events_of_recorders_in_one_folder_come_in_the_order_in_which_they_began
     assert [each.recording for each in items if isinstance(each, Note)] == [1, 2, 1]
 
 
+def test_a_recording_that_goes_on_in_another_file_is_read_on_there_also_if_its_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    records = event(7)
+    records[0].time_ns, ends = 50 * 10**9, t.Record(kind=t.ENDS, serial=7, time_ns=41 * 10**9)
+    write(tmp_path / "nri-1.nritrace", [t.Record(kind=t.OPENED, time_ns=30 * 10**9, about=OPENED.about), records[0]])
+    write(tmp_path / "nri-2.nritrace", [t.Record(kind=t.OPENED, time_ns=40 * 10**9, about=OPENED.about), ends])
+    begun = t.Record(kind=t.OPENED, time_ns=42 * 10**9, about={"recording": "other"})
+    write(tmp_path / "nri-3.nritrace", [begun, *event(1)])
+    assert sorted((each.recording, each.serial, each.whole) for each in Trace(tmp_path).events()) == [
+        (1, 7, True), (2, 1, True),
+    ]  # fmt: skip
+
+
+def test_steps_that_came_before_their_file_was_begun_are_in_their_place(tmp_path: Path) -> None:
+    def at(time_ms: int, recorder: str, *serials: int) -> list[t.Record]:
+        records = [t.Record(kind=t.OPENED, time_ns=time_ms * 10**6, about={"recording": recorder})]
+        for serial in serials:  # which are of so many milliseconds
+            records += [t.Record(kind=kind, serial=serial, time_ns=serial * 10**6) for kind in (t.BEGINS, t.ENDS)]
+        return records
+
+    write(tmp_path / "nri-1.nritrace", at(10_000, "one", 10_100))
+    write(tmp_path / "nri-2.nritrace", at(10_050, "two", 10_200, 20_150, 20_350))
+    write(tmp_path / "nri-3.nritrace", at(20_400, "one", 20_100, 20_300, 20_500))
+    serials = [each.serial for each in Trace(tmp_path).events()]
+    assert serials == [10_100, 10_200, 20_100, 20_150, 20_300, 20_350, 20_500]
+
+
 def test_more_recordings_beside_each_other_than_can_be_open_are_all_read(tmp_path: Path) -> None:
     for number in range(40):
         opened = t.Record(kind=t.OPENED, about={"recording": str(number)})
