@@ -239,7 +239,8 @@ def follow(path: str, request: dict[str, Any], wait_s: float = 10 * BEAT_S) -> I
         with client.stream(SERVICE, "Events", payload, streaming="server", wait_s=wait_s) as stream:
             for message in stream:
                 reading = _reply(path, message)
-                if not all(type(reading.get(name)) is kind for name, kind in _READING.items()):
+                typed = all(type(reading.get(name)) is kind for name, kind in _READING.items())
+                if not typed or not all(type(row) is dict for row in reading["rows"]):
                     raise RemoteProtocolError(f"{path} does not answer as an admin socket that serves events")
                 yield reading
 

@@ -122,7 +122,9 @@ class Output:
         if not is_terminal(sys.stdout):
             return 1 << 16
         sys.stdout.write("\x1b[H\x1b[J")
-        return max(shutil.get_terminal_size().lines, 8)
+        columns, lines = shutil.get_terminal_size()
+        self.width = self.width and columns  # it may be another one than before
+        return lines
 
     def names(self, names: Iterable[str]) -> None:
         """Print names or ids alone, one a line, for programs that read lines: the form of -q."""

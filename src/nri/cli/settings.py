@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,12 @@ class Settings:
 
 
 class DurationType(_FloatType):
-    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds."""
+    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds, between two bounds."""
 
     name = "duration"
+
+    def __init__(self, least: float = 0.0, most: float = inf) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from nri.config.duration import parse_duration
@@ -57,6 +61,8 @@ class DurationType(_FloatType):
             self.fail(str(error), param, ctx)
         if seconds <= 0:
             self.fail(f'"{value}" is not a positive duration', param, ctx)
+        if not self._least <= seconds <= self._most:
+            self.fail(f'"{value}" is not between {self._least:g} and {self._most:g} seconds', param, ctx)
         return seconds
 
 
@@ -81,6 +87,18 @@ def instead_of_file(path: str) -> str:
         return "no such file"
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     return f"{kinds.get(stat.S_IFMT(mode), 'a device')}, not a file"
+
+
+class PathType(click.Path):
+    """A file or a folder, which need not be there; "" is none, though the system takes it for the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty: name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = PathType()
 
 
 class FileType(click.Path):

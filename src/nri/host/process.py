@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nri.files import open_regular
 from nri.host.outcome import Outcome, Result, explain
 from nri.host.root import Root
 
@@ -36,6 +37,8 @@ __all__ = [
 #: The range of an OOM score; -1000 is never killed.
 OOM_SCORES = range(-1000, 1001)
 _NAME = "oom_score_adj"
+#: Bytes that are read of a file with one line.
+_LINE = 4096
 
 
 class Process(NamedTuple):
@@ -181,16 +184,12 @@ def _set_oom_score(root: Root, process: Process, score: int) -> Result:
 
 
 def _read(folder: int, name: str) -> str:
-    with open(
-        os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder),
-        encoding="utf-8",
-        errors="surrogateescape",
-    ) as file:
-        return file.read()
+    with open(open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
+        return file.read(_LINE).decode("utf-8", "surrogateescape")
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_TRUNC, dir_fd=folder)
+    descriptor = open_regular(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_TRUNC, dir_fd=folder)
     try:
         os.write(descriptor, text.encode())
     finally:

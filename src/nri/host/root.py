@@ -2,6 +2,7 @@
 
 Rules: a path is taken as a process would take it whose root directory this is, so neither a symlink nor `..` leads
 out, and an absolute symlink stays inside; an error is an OSError with the path, but where a method says otherwise.
+No pipe and no device is opened in the place of a file: that would wait, or do something.
 A test gives a tree of its own; an agent in a container gives the place where the machine's root is mounted.
 Next: :mod:`nri.host.cgroups`, most of what is written.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 from collections import deque
 from typing import Protocol
 
@@ -25,6 +27,8 @@ _MOST_LINKS = 40
 #: The kernel has no openat2; a container's seccomp profile does not know it; a folder was moved under a `..`.
 _INSTEAD = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
+#: No file of a kernel that is read here is longer: a cgroup's four million processes.
+_MOST = 64 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,16 +72,33 @@ class Root:
         return os.path.normpath(self.path) == "/"
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor, which the caller closes. It never makes a file."""
-        return open_below(self.path, path, flags)
+        """A descriptor of a folder or a regular file, with `os.O_PATH` of anything; the caller closes it.
+
+        It never makes a file.
+        """
+        if flags & (os.O_PATH | os.O_DIRECTORY):
+            return open_below(self.path, path, flags)
+        found = open_below(self.path, path, os.O_PATH)
+        try:
+            mode = os.fstat(found).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise OSError(errno.EOPNOTSUPP, "not a regular file")
+            return os.open(f"/proc/self/fd/{found}", flags | os.O_CLOEXEC)  # this very file
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(found)
 
     def read(self, path: str) -> str:
-        """The text of a file; bytes that are no UTF-8 come back when it is written."""
+        """The text of a file; bytes that are no UTF-8 come back when it is written. EFBIG for more than 64 MiB."""
         descriptor = self.open(path)
         try:
-            chunks = []
+            chunks, size = [], 0
             while chunk := os.read(descriptor, _CHUNK):
                 chunks.append(chunk)
+                size += len(chunk)
+                if size > _MOST:
+                    raise OSError(errno.EFBIG, f"longer than {_MOST} bytes")
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         finally:

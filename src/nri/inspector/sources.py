@@ -120,7 +120,7 @@ class Running:
         """The last minute."""
         try:
             summary = self._live.summary()
-        except self._failure as error:
+        except (self._failure, NriError) as error:
             raise Unanswered(str(error)) from None
         rows = self._live.rows()
         notes = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
@@ -309,10 +309,14 @@ class Recording:
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
         until = monotonic() + _PATIENCE_S
-        looked_at, found = 0, not serial
+        looked_at, found, is_there = 0, not serial, False
         for event in self._trace.events(max(0, since - _EARLIER_NS)):
             # In the order of the recording, which need not be that of times: a clock may have been set back.
             found = found or (event.began_ns, event.serial) == (since, serial)
+            if not found and not is_there and event.began_ns > since + _EARLIER_NS:
+                is_there = self._find(since, serial, since) is not None
+                if not is_there:
+                    break
             if not found or (not serial and event.began_ns < since):
                 continue
             if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
@@ -328,14 +332,19 @@ class Recording:
     def event(self, key: str) -> dict[str, Any] | None:
         """One event, with what was asked and answered."""
         since, serial = _place(key)
-        for event in self._trace.events(since, since + _LATER_NS):
-            if (event.began_ns, event.serial) == (since, serial):
-                row = _row(event)
-                row["request"] = _message(event.name, event.request, reply=False)
-                for each, step in zip(row["steps"], event.steps, strict=True):
-                    each["reply"] = _message(step.event, step.reply or b"", reply=True)
-                return row
-        return None
+        event = self._find(since, serial, since + _LATER_NS)
+        if event is None:
+            return None
+        row = _row(event)
+        row["request"] = _message(event.name, event.request, reply=False)
+        for each, step in zip(row["steps"], event.steps, strict=True):
+            each["reply"] = _message(step.event, step.reply or b"", reply=True)
+        return row
+
+    def _find(self, since: int, serial: int, until: int) -> Event | None:
+        """The event that began then and has this number, of the blocks from then until another time."""
+        events = self._trace.events(since, until)
+        return next((event for event in events if (event.began_ns, event.serial) == (since, serial)), None)
 
     def containers(self) -> dict[str, Any]:
         """The containers of which something was recorded."""
@@ -448,9 +457,10 @@ def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
 
 def first(source: Source, most: int) -> Iterator[dict[str, Any]]:
     """The first events of a source, page by page."""
-    begin, more = "", True
-    left = most
-    while more and left > 0:
+    begin, more, left = "", True, most
+    been = set[str]()
+    while more and left > 0 and begin not in been:  # events of a crafted recording may have one key together
+        been.add(begin)
         answer = source.events(begin, "", min(left, _MOST_EVENTS))
         yield from islice(answer["rows"], left)
         left -= len(answer["rows"])

@@ -40,6 +40,8 @@ _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
+#: Characters of a command that has made a recording.
+_LONGEST_COMMAND: Final = 64
 
 
 class Outcome(NamedTuple):
@@ -100,11 +102,12 @@ class Replay(FakeRuntime):
 
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
         """Run the events one after the other; with `real_time`, as far apart as they were."""
-        began, first_ns, by = monotonic(), 0, ""
+        began, first_ns = monotonic(), 0
+        makers: dict[int, str] = {}  # of each recording the command that made it
         for item in self.trace.items():
             if isinstance(item, Note):
-                if item.kind == "opened":
-                    by = item.about.get("command", "")
+                if item.kind == "opened" and "command" in item.about:
+                    makers[item.recording] = item.about["command"][:_LONGEST_COMMAND]
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
@@ -112,7 +115,7 @@ class Replay(FakeRuntime):
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            missed = _missed(item)
+            missed, by = _missed(item), makers.get(item.recording, "")
             left_out = _OBSERVED if by == _OBSERVER else self._why_not(item)
             if left_out:
                 yield Outcome(item, left_out, (), missed)

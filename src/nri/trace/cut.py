@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from nri.errors import ConfigError
 from nri.text import count
 from nri.trace import blocks
+from nri.trace.pb import api_pb2 as t
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nri.trace.history import Event, Trace
-    from nri.trace.pb import api_pb2 as t
 
 __all__ = ["MOST_EVENTS", "choose", "cut"]
 
@@ -60,9 +60,7 @@ def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10
     yield blocks.MAGIC
     block: list[t.Record] = []
     size = 0
-    for record, recording in found.records():
-        if record.serial and (recording, record.serial) not in chosen:
-            continue
+    for record in _chosen(found, chosen):
         length = record.ByteSize()
         if block and size + length > block_bytes:
             yield _block(block)
@@ -71,6 +69,21 @@ def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10
         size += length
     if block:  # its file may have been removed meanwhile
         yield _block(block)
+
+
+def _chosen(found: Trace, chosen: set[tuple[int, int]]) -> Iterator[t.Record]:
+    """The records to copy, and between those of recordings that go on beside each other, which one follows."""
+    told = 0
+    for record, recording in found.records():
+        if record.kind == t.OPENED:
+            told = recording
+        elif record.serial:
+            if (recording, record.serial) not in chosen:
+                continue
+            if recording != told:
+                told = recording
+                yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
+        yield record
 
 
 def _block(records: list[t.Record]) -> bytes:

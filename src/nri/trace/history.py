@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from heapq import heappop, heappush, heapreplace
+from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,21 +29,27 @@ from nri.trace.pb import api_pb2 as t
 from nri.wire import iter_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
 _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
-#: Recordings that go on beside each other: further ones are given as they are.
-_MOST_AT_ONCE: Final = 4
+#: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them.
+_MOST_AT_ONCE: Final = 8
+#: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
+_HELD_NS: Final = 10**9
+#: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
+_MOST_NOTES: Final = 1000
+#: Recordings that are told apart, and characters of the name of one.
+_MOST_RECORDINGS, _LONGEST_RECORDING = 100_000, 64
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
 _MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 64 << 20, 512, 512, 4096
 #: Steps of an event that are looked through one by one.
 _FEW = 32
 #: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
-_BEGINS, _ENDS, _REQUESTS = t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
+_OPENED, _BEGINS, _ENDS, _REQUESTS = t.OPENED, t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The errors of a plugin that has given no answer.
 _SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
@@ -58,6 +67,7 @@ class Note(NamedTuple):
         time_ns: since 1970.
         plugin, state: ``NN-name``, and "active", "late", "open" or "gone".
         about: versions and settings of a recording; what is known of a plugin.
+        recording: the number of its recording, as an `Event` has it.
     """
 
     kind: str
@@ -66,6 +76,7 @@ class Note(NamedTuple):
     state: str = ""
     about: dict[str, str] = {}  # noqa: RUF012 - never changed
     lost: int = 0
+    recording: int = 0
 
 
 class Step:
@@ -206,7 +217,7 @@ class Event:
         found = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
         found += [] if container is None else [container.name]
         ids = [each.id for each in (pod, container) if each is not None]
-        return text in found or any(each.startswith(text) for each in ids)
+        return bool(text) and (text in found or any(each.startswith(text) for each in ids))
 
 
 def _part(message: Any, name: str) -> Any:
@@ -242,8 +253,8 @@ class Trace:
         self._problems: dict[tuple[Path, int], str] = {}
         self.untold = 0
         self._recordings: dict[str, int] = {}
-        self._firsts: dict[int, int] = {}
-        self._lasts: dict[int, int] | None = None
+        self._names = [""]
+        self._lasts: dict[str, int] | None = None
         where = Path(path)
         self.path = str(where)
         try:
@@ -292,68 +303,106 @@ class Trace:
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
         """Events in the order in which they began, and notes between them.
 
-        Those of several recorders that wrote into one folder come by their files. Blocks that lie outside of the times,
-        as their headers say, are not unpacked.
+        Blocks that lie outside of the times, as their headers say, are not unpacked. Of more than eight recorders that
+        wrote into one folder at the same time, the events of some come after those of others.
         """
-        assemblies: dict[int, _Assembly] = {}
-        assembly, current, place = _Assembly(), -1, 0
-        for at, record, recording in self._placed(since_ns, until_ns):
-            if at != place:
-                yield from self._ended(assemblies, at)
-                current, place = -1, at
-            if recording != current:
-                current, assembly = recording, assemblies.setdefault(recording, _Assembly())
-                if len(assemblies) > _MOST_AT_ONCE:
-                    yield from assemblies.pop(next(each for each in assemblies if each != recording)).rest()
-            if record.kind in _NOTES:
-                about = dict(record.about)
-                kind = _NOTES[record.kind]
-                yield Note(kind, record.time_ns, record.plugin, record.event, about, record.count)
+        assembly = _Assembly()
+        for told in self._placed(since_ns, until_ns):
+            if isinstance(told, set):
+                assembly.give_up(told)
             else:
+                record, recording = told
+                if record.kind in _NOTES:
+                    about = dict(record.about)
+                    kind = _NOTES[record.kind]
+                    yield Note(kind, record.time_ns, record.plugin, record.event, about, record.count, recording)
+                    continue
                 assembly.take(record, recording)
-                yield from assembly.over()
-        for each in assemblies.values():
-            yield from each.rest()
+            yield from assembly.over()
+        yield from assembly.rest()
 
-    def _ended(self, assemblies: dict[int, _Assembly], place: int) -> Iterator[Event]:
-        """What is left of recordings that have no more files from this place on."""
-        for number, assembly in list(assemblies.items()):
-            if not assembly.holds or (self._first(place) and self._last(number) < place):
-                yield from assemblies.pop(number).rest()
+    def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
+        """The records as they were written, each with the number of its recording; those of several by their times."""
+        return (told for told in self._placed(since_ns, until_ns) if not isinstance(told, set))
 
-    def _first(self, place: int) -> int:
-        """The recording with which a file begins; 0 if that cannot be read."""
-        if place not in self._firsts:
-            record = next(self._records(self.files[place], 1 << 64, 0), None)
-            self._firsts[place] = self._recording(record) if record is not None and record.kind == t.OPENED else 0
-        return self._firsts[place]
+    def name(self, recording: int) -> str:
+        """The name of a recording that was come past, by its number; "" for one that has none."""
+        return self._names[recording] if recording < len(self._names) else ""
+
+    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[t.Record, int] | set[int]]:
+        """The records of all files, each with the number of its recording; numbers alone are of those that are over.
+
+        The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
+        of one recording are read one after the other.
+        """
+        opened, newest, recording = 0, -1, 0
+        files: dict[int, _File] = {}
+        due: list[tuple[int, int]] = []  # the time of the next record of each, and its place
+        while True:
+            while newest < 0 and opened < len(self.files) and len(due) < _MOST_AT_ONCE:
+                file = _File(self._records(self.files[opened], since_ns, until_ns), recording)
+                if file.next is not None:
+                    heappush(due, (file.due_ns - _HELD_NS, opened))
+                    files[opened], newest = file, opened
+                opened += 1
+            if not due:
+                return
+            place = due[0][1]
+            file = files[place]
+            if place == newest:
+                last = self._before(file, files.values())
+                if last is None:
+                    newest, recording = -1, self._numbered(file)
+                    file.begin()
+                    last = file
+                heapreplace(due, (last.due_ns, place))
+                continue
+            heappop(due)
+            for record in file.until(due[0][0] - (due[0][1] < place) if due else inf):
+                yield record, self._numbered(file) if record.kind == _OPENED else file.recording
+            if file.next is not None:
+                heappush(due, (file.due_ns, place))
+                continue
+            del files[place]
+            begun = opened if newest < 0 else newest
+            goes_on = set().union(*[each.recordings for each in files.values()])
+            yield {each for each in file.recordings - goes_on if self._last(each) < begun}
+
+    def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
+        """The file with the same recording that is to be read to its end before this one is begun; None without one."""
+        record, number = file.next, file.recording
+        if record is not None and record.kind == _OPENED:
+            number = self._recordings.get(_name(record), -1)
+        same = (each for each in files if each is not file and each.next is not None and each.recording == number)
+        return next(same, None)
+
+    def _numbered(self, file: _File) -> int:
+        """The number of the recording that a file is of from its next record on."""
+        if file.next is not None and file.next.kind == _OPENED:
+            name = _name(file.next)
+            number = self._recordings.get(name, 0)
+            if not number:
+                number = len(self._recordings) + 1
+                if number <= _MOST_RECORDINGS:  # further ones have one number together
+                    self._recordings[name] = number
+                    self._names.append(name)
+            file.recording = number
+            file.recordings.add(number)
+        return file.recording
 
     def _last(self, recording: int) -> int:
         """The place of the last file that begins with a recording; -1 if there is none."""
         if self._lasts is None:
-            self._lasts = {self._first(place): place for place in range(len(self.files))}
-        return self._lasts.get(recording, -1)
-
-    def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
-        """The records as they were written, each with the number of its recording."""
-        return ((record, recording) for _, record, recording in self._placed(since_ns, until_ns))
-
-    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[int, t.Record, int]]:
-        """The records, each with the place of its file among `files`, and the number of its recording."""
-        recording = 0
-        for place, path in enumerate(self.files):
-            for record in self._records(path, since_ns, until_ns):
-                if record.kind == t.OPENED:
-                    recording = self._recording(record)
-                yield place, record, recording
+            self._lasts = {}
+            for place, path in enumerate(self.files):
+                record = next(self._records(path, 1 << 64, 0), None)
+                if record is not None and record.kind == _OPENED:
+                    self._lasts[_name(record)] = place
+        return self._lasts.get(self.name(recording), -1)
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """The events alone."""
         return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
-
-    def _recording(self, record: t.Record) -> int:
-        name = record.about.get("recording", "")[:_LONGEST_NAME]
-        return self._recordings.setdefault(name, len(self._recordings) + 1)
 
     def _records(self, path: Path, since_ns: int, until_ns: int) -> Iterator[t.Record]:
         unknown: dict[str, tuple[int, int]] = {}  # why, to the first of such blocks and how many there are
@@ -378,6 +427,60 @@ class Trace:
                     yield record if len(value) <= _LONGEST_NAME else _bounded(record, len(value))
         except (RemoteProtocolError, DecodeError) as error:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
+
+
+class _File:
+    """A file that is being read.
+
+    Attributes:
+        next: the record that is due next; None at its end.
+        recording: the number of the recording that it is of; before its first record that of the file before it.
+        recordings: all those that it has had.
+    """
+
+    __slots__ = ("_begun_ns", "_notes", "_rest", "next", "recording", "recordings")
+
+    def __init__(self, records: Iterator[t.Record], recording: int) -> None:
+        self._rest = records
+        self.next = next(records, None)
+        self.recording, self.recordings = recording, {recording}
+        self._begun_ns = self._notes = 0
+
+    @property
+    def due_ns(self) -> int:
+        """When its next record is due."""
+        return self._begun_ns if self._notes or self.next is None else self.next.time_ns
+
+    def begin(self) -> None:
+        """Look behind the notes at its beginning for its first step, which may be older than they: they come first."""
+        found: list[t.Record] = []
+        while self.next is not None and len(found) < _MOST_NOTES:
+            found.append(self.next)
+            if self.next.kind not in _NOTES:
+                break
+            self.next = next(self._rest, None)
+        self._notes = sum(record.kind in _NOTES for record in found)
+        self._begun_ns = min([each.time_ns for each in (*found[:1], *found[self._notes :])], default=0)
+        if self._notes == len(found) and self.next is not None:
+            found.append(self.next)
+        self._rest = chain(found[1:], self._rest)
+        self.next = found[0] if found else None
+
+    def until(self, time_ns: float) -> Iterator[t.Record]:
+        """The records until one that is due later than this time."""
+        while self.next is not None and self._notes and self._begun_ns <= time_ns:
+            yield self.next
+            self.next = next(self._rest, None)
+            self._notes -= 1
+        record, rest = self.next, self._rest
+        while record is not None and not self._notes and record.time_ns <= time_ns:
+            yield record
+            record = self.next = next(rest, None)
+
+
+def _name(record: t.Record) -> str:
+    """The name of the recording that a record opens."""
+    return record.about.get("recording", "")[:_LONGEST_RECORDING]
 
 
 def _bounded(record: t.Record, size: int) -> t.Record:
@@ -410,26 +513,22 @@ class _Assembly:
     """Puts records together to events. Bounded: of too many open events, or bytes, the oldest is given as it is."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[int, Event] = OrderedDict()
-        self._ended: set[int] = set()
-        self._last: dict[int, bytes] = {}
-        self._sizes: dict[int, int] = {}
+        self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # by recording and serial number
+        self._ended: set[tuple[int, int]] = set()
+        self._given_up: set[tuple[int, int]] = set()
+        self._last: dict[tuple[int, int], bytes] = {}
+        self._sizes: dict[tuple[int, int], int] = {}
         self._held = 0
 
-    @property
-    def holds(self) -> bool:
-        """Whether there is an event that is not over, or one after it."""
-        return bool(self._open)
-
     def take(self, record: t.Record, recording: int) -> None:
-        serial, message, kind = record.serial, record.message, record.kind
-        event = self._open.get(serial)
+        key, message, kind = (recording, record.serial), record.message, record.kind
+        event = self._open.get(key)
         if event is None:
-            event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
+            event = self._open[key] = Event(record.event, record.serial, recording, record.time_ns)
             event.whole = kind == _BEGINS
             event.request = message
         size = len(message) + _STEP
-        self._sizes[serial] = self._sizes.get(serial, 0) + size
+        self._sizes[key] = self._sizes.get(key, 0) + size
         self._held += size
         take = _TAKERS.get(kind)
         if take is None:
@@ -440,32 +539,38 @@ class _Assembly:
             event.whole = False
         if kind in _REQUESTS:
             if not record.same:
-                self._last[serial] = message
-            elif serial not in self._last:
+                self._last[key] = message
+            elif key not in self._last:
                 event.whole = False
-        take(event, record, self._last.get(serial, b""))
+        take(event, record, self._last.get(key, b""))
         if kind == _ENDS:
-            self._ended.add(serial)
+            self._ended.add(key)
+
+    def give_up(self, recordings: set[int]) -> None:
+        """Wait no more for the ends of events of these."""
+        self._given_up.update(key for key in self._open if key[0] in recordings)
 
     def over(self) -> Iterator[Event]:
         """Events that are over, and before which none is open."""
         while self._open:
-            serial = next(iter(self._open))
-            if serial not in self._ended and len(self._open) <= _MOST_OPEN and self._held <= _MOST_HELD:
+            key = next(iter(self._open))
+            over = key in self._ended or key in self._given_up
+            if not over and len(self._open) <= _MOST_OPEN and self._held <= _MOST_HELD:
                 return
-            yield self._leave(serial)
+            yield self._leave(key)
 
     def rest(self) -> Iterator[Event]:
         """All that is left."""
         while self._open:
             yield self._leave(next(iter(self._open)))
 
-    def _leave(self, serial: int) -> Event:
-        event = self._open.pop(serial)
-        self._last.pop(serial, None)
-        self._held -= self._sizes.pop(serial)
-        event.whole &= serial in self._ended
-        self._ended.discard(serial)
+    def _leave(self, key: tuple[int, int]) -> Event:
+        event = self._open.pop(key)
+        self._last.pop(key, None)
+        self._held -= self._sizes.pop(key)
+        event.whole &= key in self._ended
+        self._ended.discard(key)
+        self._given_up.discard(key)
         if event.name == _RELAYED:
             event.unwrap()
         return event

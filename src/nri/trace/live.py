@@ -132,7 +132,7 @@ class Live:
                 raise self._failure
             try:
                 self._summary = monotonic(), self._sum_up(health or [])
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
                 raise RemoteProtocolError(f"it has no rows of plugins and events as ours: {error!r}") from None
         return self._summary[1]
 

@@ -10,8 +10,8 @@ steps, redacts and compresses them, and writes what it has twice a second, howev
 byte costs a second at most, and no block before it.
 Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
 is full costs steps, never an event: what was written of a block is taken back, so that the file can be read to its end,
-and goes on once there is room. A file or folder that somebody removes is begun anew. Next: `nri.trace.blocks` for the
-bytes, `nri.trace.history` reads them.
+and goes on once there is room. A file or folder that somebody removes or empties is begun anew. Next:
+`nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
 """
 
 from __future__ import annotations
@@ -424,8 +424,10 @@ class _Writer:
         if not records:
             return
         try:
-            if self._file >= 0 and not os.fstat(self._file).st_nlink:
-                self._close_file()  # somebody has removed it
+            if self._file >= 0:
+                there = os.fstat(self._file)
+                if not there.st_nlink or there.st_size < self._file_bytes:
+                    self._close_file()  # somebody has removed or emptied it
             if self._file < 0:
                 self._open()
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))

@@ -177,3 +177,13 @@ def test_a_process_has_a_socket_if_one_of_its_descriptors_says_so(tmp_path: Path
         (tmp_path / f"proc/{pid}/fd/3").symlink_to(target)
     assert [has_socket(root, pid) for pid in (5, 6, 7, 8)] == [True, False, False, False]
     assert [has_socket(root, 5, inode) for inode in ("77", "7")] == [True, False]
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("name", ["stat", "oom_score_adj"])
+def test_no_score_waits_for_a_pipe(tmp_path: Path, name: str) -> None:
+    root = machine(tmp_path, 5)
+    (tmp_path / f"proc/5/{name}").unlink()
+    os.mkfifo(tmp_path / f"proc/5/{name}")
+    (result,) = set_oom_scores(root, [Process(5, 1005)], 100)
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, "not a regular file")

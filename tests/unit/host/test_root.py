@@ -157,3 +157,24 @@ def test_where_openat2_cannot_be_had_the_path_is_gone_through_folder_by_folder(
     assert content(root, "folder/../absolute") == b"inside"
     with pytest.raises(FileNotFoundError):
         open_below(root, "out")
+
+
+@pytest.mark.timeout(10)
+def test_nothing_waits_for_a_pipe_and_no_device_is_opened(root: Path) -> None:
+    os.mkfifo(root / "etc/pipe")
+    (root / "etc/through").symlink_to("pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    for path in ("etc/pipe", "etc/through"):
+        for attempt in (lambda path=path: Root(root).read(path), lambda path=path: Root(root).write(path, "x")):
+            with pytest.raises(OSError, match=f"not a regular file.*{path}"):
+                attempt()
+        assert Root(root).find(path) is None and Root(root).exists(path)
+    with pytest.raises(OSError, match=r"not a regular file.*/dev/zero"):
+        Root("/").read("/dev/zero")
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_file_that_is_longer_than_any_of_a_kernel_is_not_read(root: Path) -> None:
+    os.truncate(root / "etc/passwd", (64 << 20) + 1)
+    with pytest.raises(OSError, match=r"longer than \d+ bytes.*etc/passwd"):
+        Root(root).read("etc/passwd")

@@ -117,9 +117,28 @@ def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock
     assert [found and found["key"] for found in map(source.event, keys)] == keys
 
 
+def test_events_of_a_crafted_recording_that_cannot_be_told_apart_are_not_read_in_a_circle(tmp_path: Path) -> None:
+    at = {"serial": 7, "event": "StartContainer", "time_ns": 1}
+    records = [t.Record(kind=kind, **at) for _ in range(700) for kind in (t.BEGINS, t.ENDS)]
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 1))
+    assert 0 < len(list(first(Recording(str(path)), 5000))) <= 1000
+
+
 def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_by_its_time(tmp_path: Path) -> None:
     source = written(tmp_path, 1000, 2000, 3000)
     assert [row["serial"] for row in source.events(f"{1500 * 10**9}-77")["rows"]] == [2, 3]
+
+
+def test_a_place_that_is_gone_is_not_searched_for_to_the_end(tmp_path: Path) -> None:
+    source = written(tmp_path, *range(1000, 3000, 100))
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 0xFF]))
+    answer = source.events(f"{1050 * 10**9}-77", "", 1)
+    assert [row["serial"] for row in answer["rows"]] == [2] and answer["more"]
+    assert source.overview()["problems"] == [], "the last block, which is broken, was read"
 
 
 def test_a_container_has_its_chain_of_changes(source: Source) -> None:

@@ -447,3 +447,18 @@ def test_another_refusal_than_the_recorded_one_is_a_difference(tmp_path: Path) -
         again.add(Counts(), "10", "p1")
         (only,) = again.differences()
     assert only.startswith("CreateContainer shop/web/bad: recorded: no more room; now: ")
+
+
+def test_of_recordings_beside_each_other_only_that_of_a_plugin_that_looked_on_is_left_out(tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False, about={"command": "engine serve"}) as recorder:
+        with (
+            Recorder(tmp_path, redact=False, about={"command": "nri record"}) as looks,
+            FakeRuntime(reporters=[recorder, looks]) as runtime,
+        ):
+            runtime.add(Sets(), "10")
+            runtime.run_pod_sandbox(make_pod(name="web"))
+    with Replay(tmp_path) as again:
+        again.add(Sets(), "10")
+        outcomes = [each for each in again.outcomes() if each.event.name == "RunPodSandbox"]
+    assert [each.event.recording for each in outcomes] == [1, 2]
+    assert [bool(each.left_out) for each in outcomes] == [False, True]

@@ -74,6 +74,26 @@ def test_a_part_says_of_which_recordings_and_plugins_it_is(folder: Path, tmp_pat
     assert {event.recording for event in part.events()} == {1, 2}
 
 
+def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    with Recorder(traces) as one, Recorder(traces) as two:
+        for serial in range(1, 5):
+            for recorder in (one, two):
+                recorder.event_begins("StopContainer", serial, b"")
+        for recorder in (two, one):
+            for serial in range(1, 5):
+                recorder.event_ends("StopContainer", serial, b"", None, 0.1)
+    whole = [(event.began_ns, event.recording, event.serial, event.whole) for event in Trace(traces).events()]
+    assert [row[0] for row in whole] == sorted(row[0] for row in whole)
+    assert [row[1:] for row in whole] == [(n, serial, True) for serial in range(1, 5) for n in (1, 2)]
+    part = part_of(traces, tmp_path, {(1, 2), (2, 2), (2, 3), (1, 4)})
+    assert [(event.began_ns, event.recording, event.serial, event.whole) for event in part.events()] == [
+        row for row in whole if row[1:3] in {(1, 2), (2, 2), (2, 3), (1, 4)}
+    ]
+    again = part_of(tmp_path / "part.nritrace", tmp_path, {(2, 2)})
+    assert [(event.recording, event.serial, event.whole) for event in again.events()] == [(2, 2, True)]
+
+
 def test_times_stand_in_the_heads_of_blocks_so_that_a_part_is_found_by_time(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda _: True, 0, ALWAYS))
     times = [record.time_ns for record, _ in part.records()]

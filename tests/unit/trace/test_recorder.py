@@ -391,6 +391,18 @@ def test_a_file_or_folder_that_is_removed_is_begun_anew(tmp_path: Path, what: st
     assert [note.kind for note in notes] == ["opened", "plugin", "closed"]
 
 
+def test_a_file_that_is_emptied_is_left_and_another_one_begun(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        tell(recorder, 1)
+        wait_for_event_at_all(tmp_path, 1)
+        (emptied,) = tmp_path.iterdir()
+        os.truncate(emptied, 0)
+        tell(recorder, 2)
+    trace = Trace(tmp_path)
+    assert [(event.serial, event.whole) for event in trace.events()] == [(2, True)]
+    assert [line.startswith(f"{emptied}: at byte 0: the file ends before") for line in trace.problems] == [True]
+
+
 def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

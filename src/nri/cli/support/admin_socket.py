@@ -72,10 +72,23 @@ def live(settings: Settings, path: str | None) -> Iterator[Live]:
     )
     with _explained(path or admin.DEFAULT_SOCKET):
         looking.start()
-    try:
-        yield looking
-    finally:
-        looking.close()
+        try:
+            yield looking
+        finally:
+            looking.close()
+
+
+@contextmanager
+def taken_apart(path: str | None) -> Iterator[None]:
+    """Where an answer of the runtime is taken apart: one that has not our tables becomes a line with the next step."""
+    from nri.adaptation import admin
+    from nri.errors import RemoteProtocolError
+
+    with _explained(path or admin.DEFAULT_SOCKET):
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise RemoteProtocolError(f"it has no tables as ours: {error!r}") from error
 
 
 @contextmanager

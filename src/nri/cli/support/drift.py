@@ -83,13 +83,24 @@ def _plugin() -> Plugin:
 def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
     """The values that the agent has written, and those that were there when it did."""
     from nri.cli.support.ask import ask
+
+    status, answer = ask(path, "/explain", timeout_s)
+    if status != 200:
+        raise Failure(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
+    try:
+        yield from _written(answer["pods"], path, timeout_s)
+    except (AttributeError, LookupError, TypeError) as error:
+        reason = f"{path} answered, and not as an agent does ({error!r})"
+        raise Failure(f"{reason}: name its socket with --agent-socket") from error
+
+
+def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
+    """The values that the agent has written for pods, as it has listed them."""
+    from nri.cli.support.ask import ask
     from nri.host.cgroups import knob
     from nri.trace.drift import DesiredValue
 
-    status, pods = ask(path, "/explain", timeout_s)
-    if status != 200:
-        raise Failure(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
-    for pod in pods["pods"]:
+    for pod in pods:
         if pod["ended"]:
             continue
         status, told = ask(path, "/explain", timeout_s, {"pod": pod["key"]})

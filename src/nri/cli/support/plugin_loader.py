@@ -88,6 +88,8 @@ def _load_file(path: str) -> ModuleType:
 
 def _import(name: str, *, bare: bool) -> ModuleType:
     """Import a module from the current folder or the installed packages."""
+    if not name:
+        raise Failure(_not_there('""', bare=bare), USAGE)
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nri.cli.settings import PATH
+
 if TYPE_CHECKING:
     from nri.trace.recorder import Recorder
 
@@ -30,6 +32,7 @@ _OPTIONS = (
     click.option(
         "--record",
         "record_folder",
+        type=PATH,
         metavar="DIR",
         help="Record every event, request and answer in files in DIR; nri trace reads them.",
     ),

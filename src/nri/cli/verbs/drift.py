@@ -13,7 +13,7 @@ import click
 
 from nri.cli.errors import DIFFERS, Failure
 from nri.cli.output import Column, Output, Painted
-from nri.cli.settings import Settings
+from nri.cli.settings import DurationType, Settings
 from nri.cli.support.admin_socket import admin_socket, agent_socket, machine_root
 from nri.cli.support.drift import PAST, Setters, row_of, sources
 from nri.cli.support.verb import Verb
@@ -44,7 +44,7 @@ _COLUMNS = [
 @click.option("--watch", "-f", is_flag=True, help="Keep looking, and print each value that changes, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 3600.0),
+    type=DurationType(0.1, 3600.0),
     default=2.0,
     metavar="SECONDS",
     help="Between two looks. Default: 2.",

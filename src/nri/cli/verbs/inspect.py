@@ -8,7 +8,7 @@ import click
 
 from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Output, write_page
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.admin_socket import admin_socket, agent_socket, ask_runtime, live, machine_root
 from nri.cli.support.verb import Verb
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         "nri inspect traces --export node.html   # one file that shows it anywhere",
     ],
 )
-@click.argument("recording", metavar="[FILE|DIR]", required=False, type=click.Path())
+@click.argument("recording", metavar="[FILE|DIR]", required=False, type=PATH)
 @admin_socket
 @click.option(
     "--listen",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="Where the page is served. Default: this machine alone, any port.",
 )
-@click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and exit.")
+@click.option("--export", metavar="OUT.html", type=PATH, help="Write a snapshot as one file instead, and exit.")
 @agent_socket
 @click.option(
     "--state-dir",

@@ -11,7 +11,7 @@ import click
 
 from nri.cli.errors import FAILED, REJECTED, USAGE, Failure
 from nri.cli.output import Column, Output
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -42,7 +42,7 @@ _COLUMNS = [
         "nri predict traces -o json | jq '.[] | select(.happened == 0)'",
     ],
 )
-@click.argument("paths", metavar="FILE|DIR...", nargs=-1, type=click.Path())
+@click.argument("paths", metavar="FILE|DIR...", nargs=-1, type=PATH)
 @click.option(
     "--plugin",
     "plugins",

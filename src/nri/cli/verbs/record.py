@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.recording import OBSERVER, recorded, redact_options
 from nri.cli.support.verb import Verb
 
@@ -23,7 +23,7 @@ from nri.cli.support.verb import Verb
         "nri record /var/tmp/traces --events container --redact none",
     ],
 )
-@click.argument("folder", metavar="DIR", type=click.Path())
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.option("--events", "wanted", metavar="LIST", help="Only these events: pod, container, or names.")
 @redact_options
 @click.pass_obj

@@ -15,10 +15,10 @@ import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, Painted
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.recording import only_looks, record_options, recorded
 from nri.cli.support.verb import Verb
-from nri.text import count
+from nri.text import count, plain
 
 if TYPE_CHECKING:
     from nri.testing import Replay
@@ -36,7 +36,7 @@ _MOST_NAMES = 256
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.option(
     "--plugin",
     "plugins",
@@ -110,7 +110,7 @@ def _had(path: str, out: Output) -> str:
         out.note(line)
     if last and not items:
         raise Failure(last)
-    return f". The recording has {', '.join(sorted(names))}" if names else ""
+    return f". The recording has {', '.join(map(plain, sorted(names)))}" if names else ""
 
 
 def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -> int:

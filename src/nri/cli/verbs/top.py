@@ -8,13 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
 
 from nri.cli.output import Column, Output
-from nri.cli.settings import Settings
+from nri.cli.settings import DurationType, Settings
 from nri.cli.support.admin_socket import admin_socket, live
 from nri.cli.support.verb import Verb
 from nri.text import count
@@ -43,7 +43,7 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
 @admin_socket
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60.0),
+    type=DurationType(0.1, 60.0),
     default=2.0,
     metavar="SECONDS",
     help="Time between two tables; with --once, the time to measure. Default: 2.",
@@ -86,7 +86,8 @@ def _keys(*, ours: bool) -> Iterator[int | None]:
     try:
         yield keys
     finally:
-        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # it has been closed
+            termios.tcsetattr(keys, termios.TCSADRAIN, before)
         for number, handler in ended.items():
             signal.signal(number, handler)
 
@@ -119,8 +120,7 @@ def _told_to_end(keys: int | None, wait_s: float) -> bool:
 
 def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:
     plugins = summary["plugins"]
-    if again:
-        plugins = plugins[: out.begin_screen() - 4]
+    lines = out.begin_screen() if again else 0
     late = sum(1 for row in summary["plugins"] if row["state"] in ("late", "open"))
     parts = [
         f"{summary['events_per_s']:g} events/s in {summary['seconds']:.0f} s",
@@ -130,6 +130,9 @@ def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:
     ]
     if summary["unread"]:
         parts.append(f"{summary['unread']} events came too fast to be counted")
+    line = "; ".join(parts)
     if not out.quiet:
-        out.text("; ".join(parts))
+        out.text(line)
+    if again:  # below it are the heading, a note, and the cursor
+        plugins = plugins[: max(lines - 3 - -(-len(line) // (out.width or len(line))), 1)]
     out.table(_COLUMNS, plugins)

@@ -11,7 +11,7 @@ import click
 
 from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
-from nri.cli.settings import Settings
+from nri.cli.settings import PATH, Settings
 from nri.cli.support.verb import Verb, VerbGroup
 from nri.errors import ConfigError
 from nri.text import count
@@ -62,7 +62,7 @@ def trace() -> None:
     short_help="show events, one a line",
     examples=["nri trace show traces", "nri trace show traces -o json | jq 'select(.error)'"],
 )
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.option(
     "--last", type=click.IntRange(1, 100_000), default=1000, metavar="N", help="Events of a table. Default: 1000."
 )
@@ -92,7 +92,7 @@ def show(settings: Settings, path: str, last: int) -> int:
     short_help="sum up how long plugins took, and how often they failed",
     examples=["nri trace stat traces", "nri trace stat traces -o json | jq '.[] | select(.errors > 0)'"],
 )
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.pass_obj
 def stat(settings: Settings, path: str) -> int:
     """Show for each plugin and event how often it was asked, percentiles, errors, and answers that were refused.
@@ -123,7 +123,7 @@ def stat(settings: Settings, path: str) -> int:
         "nri trace export traces otlp --pod shop/web     # lines of OTLP/JSON, as collectors read them",
     ],
 )
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.argument("form", metavar="chrome|otlp", type=click.Choice(["chrome", "otlp"]))
 @click.option("--pod", metavar="NAME", help=_POD)
 @click.pass_obj
@@ -165,8 +165,8 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
         "nri trace cut traces hour.nritrace --since 2026-01-31T08:00:00Z --until 2026-01-31T09:00:00Z",
     ],
 )
-@click.argument("path", metavar="FILE|DIR", type=click.Path())
-@click.argument("part", metavar="OUT", type=click.Path())
+@click.argument("path", metavar="FILE|DIR", type=PATH)
+@click.argument("part", metavar="OUT", type=PATH)
 @click.option("--pod", metavar="NAME", help=_POD)
 @click.option("--since", callback=_nanoseconds, metavar="TIME", help="Only events that began then or later. UTC.")
 @click.option("--until", callback=_nanoseconds, metavar="TIME", help="Only events that began then or earlier. UTC.")

@@ -12,8 +12,8 @@ import click
 
 from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output, readable
-from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import admin_socket, ask_runtime
+from nri.cli.settings import PATH, Settings
+from nri.cli.support.admin_socket import admin_socket, ask_runtime, taken_apart
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -34,7 +34,9 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("container", required=False)
 @admin_socket
-@click.option("--trace", metavar="FILE|DIR", help="Look it up in a recording (--record), and ask no runtime.")
+@click.option(
+    "--trace", metavar="FILE|DIR", type=PATH, help="Look it up in a recording (--record), and ask no runtime."
+)
 @click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
@@ -65,12 +67,13 @@ def command(
             for line in recording.problems:
                 out.note(line)
         return FAILED if recording.problems else 0
-    if policies:
-        show_policies(out, ask_runtime(settings, path, "Policies", {}))
-    elif plugins:
-        _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
-    else:
-        show_chain(out, ask_runtime(settings, path, "Why", {"container": container}, _RECORDED))
+    with taken_apart(path):
+        if policies:
+            show_policies(out, ask_runtime(settings, path, "Policies", {}))
+        elif plugins:
+            _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
+        else:
+            show_chain(out, ask_runtime(settings, path, "Why", {"container": container}, _RECORDED))
     return 0
 
 

@@ -113,3 +113,8 @@ def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
         load(beginning + kind)
     listening.close()
     assert (caught.value.message, caught.value.code) == (f"{beginning}{kind}: a {kind}, not a file", USAGE)
+
+
+def test_an_empty_target_is_no_plugin() -> None:
+    with pytest.raises(Failure, match=r'^"": no such file, and no module or plugin of that name'):
+        load("")

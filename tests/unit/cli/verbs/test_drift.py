@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -80,6 +81,16 @@ def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> N
     done = nri(*node.words)
     assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, True)
     assert "not compared: 1 value, whose cgroup is gone, or has no such file" in done.stderr
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_the_place_of_a_value_is_not_waited_for(nri, node: Node) -> None:
+    path = node.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
+    path.unlink()
+    os.mkfifo(path)
+    done = nri(*node.words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "1 value given, and none of them can be read below" in done.stderr
 
 
 def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
@@ -207,6 +218,17 @@ def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> 
     finally:
         server.close()
     assert done.returncode == 1 and "other.sock answered 404" in done.stderr and "--agent-socket" in done.stderr
+
+
+@pytest.mark.parametrize("answer", [[1], {}, {"pods": 5}, {"pods": [{}]}, {"pods": [7]}], ids=str)
+def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, answer: object) -> None:
+    server = Server({"/explain": lambda _: json_answer(answer)}, path=str(folder / "other.sock"))
+    try:
+        done = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
+    finally:
+        server.close()
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done.stderr
+    assert "other.sock answered" in done.stderr and "--agent-socket" in done.stderr
 
 
 def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:

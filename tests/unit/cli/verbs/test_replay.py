@@ -102,6 +102,14 @@ def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_orde
     assert nri("replay", str(tmp_path)).stderr.splitlines()[-1].endswith("The recording has 10-level, 20-mem")
 
 
+def test_without_a_plugin_odd_names_of_a_recording_are_told_in_one_line(nri, tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.plugin_changed("10-a\nerror: \x1b[31mforged", "active", {})
+    done = nri("replay", str(tmp_path))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.endswith("The recording has 10-a\\nerror: \\x1b[31mforged\n")
+
+
 def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path / "traces"):
         pass

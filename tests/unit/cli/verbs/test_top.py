@@ -19,11 +19,14 @@ from types import SimpleNamespace
 import pytest
 
 import nri as package
+from nri.adaptation.admin import SERVICE
 from nri.cli.settings import Settings
 from nri.cli.verbs import top
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Method, Server, Service
 from tests.support.made_plugins import plugin
 from tests.support.needs import need_tool
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -112,6 +115,40 @@ def test_on_a_terminal_one_picture_takes_the_place_of_the_last_and_fits_into_it(
     assert "\x1b" not in "".join(pictures)
 
 
+def test_a_picture_fits_into_the_terminal_as_it_is_now(monkeypatch, capsys):
+    sizes = [(80, 24), (60, 10), (200, 50), (80, 5)]
+    shown = iter(sizes)
+
+    def wait(_: float) -> None:
+        try:
+            columns, lines = next(shown)
+        except StopIteration:
+            raise _Enough from None
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("LINES", str(lines))
+
+    monkeypatch.setattr(top, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with (
+        tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder,
+        FakeRuntime(admin_socket=f"{folder}/admin.sock") as runtime,
+    ):
+        for number in range(30):
+            runtime.add(plugin(f"plugin-with-a-long-name-{number}", create_container=lambda *_: None), f"{number:02}")
+        words = ["--admin-socket", f"{folder}/admin.sock", "--color", "never"]
+        with pytest.raises(_Enough):
+            top.command.main(words, standalone_mode=False, obj=Settings())
+    pictures = capsys.readouterr().out.split("\x1b[H\x1b[J")[1:]
+    for (columns, lines), picture in zip(sizes, pictures, strict=True):
+        rows = picture.splitlines()
+        taken = sum(-(-len(row) // columns) for row in rows)
+        assert taken + 2 <= lines, f"and a note, and the line of the cursor, at {columns} x {lines}:\n{picture}"
+        assert len(rows) >= 3, "a plugin"
+    assert "CALLS/S" in pictures[2] and "CALLS/S" not in pictures[1]
+
+
 def stranger(act: Callable[[socket.socket], None]) -> contextlib.AbstractContextManager[str]:
     """A socket of another program, which does this with each connection."""
 
@@ -166,6 +203,31 @@ def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("row", [1, {"steps": [], "time_ms": 1e300, "duration_ms": 10**400, "error": ""}, {"steps": 1}])
+def test_rows_that_are_none_of_ours_are_told_in_one_line(nri, row):
+    over = threading.Event()
+
+    def events(_: bytes) -> Iterator[bytes]:
+        yield json.dumps({"run": "r", "next": 1, "missed": 0, "rows": [row], "more": False}).encode()
+        over.wait(60)
+
+    methods = {"Events": Method(events, streaming="server"), "Plugins": Method(lambda _: b'{"plugins": []}')}
+    with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
+        with Server(f"{folder}/admin.sock", [Service(SERVICE, methods)], streams=1):
+            done = nri("top", "--once", "--interval", "0.1", "--admin-socket", f"{folder}/admin.sock")
+            over.set()
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done.stderr
+    assert "admin.sock is not an admin socket: " in done.stderr
+
+
+@pytest.mark.parametrize("interval", ["nan", "inf", "0", "0.05", "61", "x", "-1", ""])
+@pytest.mark.parametrize("verb", ["top", "drift"])
+def test_an_interval_that_is_none_is_refused(nri, verb, interval):
+    done = nri(verb, "--interval", interval if verb == "top" else interval.replace("61", "3601"))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert "'--interval'" in done.stderr
+
+
 def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
     with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
@@ -191,6 +253,17 @@ def test_a_key_or_a_signal_ends_it_at_once_and_the_terminal_is_as_it_was(busy, e
     assert termios.tcgetattr(its) == before
     os.close(ours)
     os.close(its)
+
+
+def test_a_terminal_that_is_closed_ends_it_without_a_word(busy):
+    ours, its = pty.openpty()
+    argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
+    with subprocess.Popen([*argv, "--interval", "60"], stdin=its, stdout=its, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: not termios.tcgetattr(its)[3] & termios.ICANON, "its keys are read")
+        os.close(its)
+        os.close(ours)
+        assert process.stderr.read() == b""
+    assert process.returncode == 129
 
 
 def test_a_terminal_of_another_session_is_left_alone(busy):

@@ -227,3 +227,18 @@ def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_s
     done = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
     assert "fits --pod nope --until 2030-01-01T00:00:00.000000Z (nri trace show" in done.stderr
     assert (done.returncode, (tmp_path / "out").exists()) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("trace", "show", ""), ("trace", "stat", ""), ("trace", "export", "", "otlp"), ("trace", "cut", "", "out"),
+        ("trace", "cut", "nothing", ""), ("predict", ""), ("replay", ""), ("replay", "x", "--record", ""),
+        ("why", "app", "--trace", ""), ("inspect", ""), ("inspect", "x", "--export", ""), ("record", ""),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
+    done = nri(*words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert "it is empty: name a file or a folder" in done.stderr

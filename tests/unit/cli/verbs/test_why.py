@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.admin import Admin
+from nri.adaptation.admin import SERVICE, Admin
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
@@ -23,7 +23,7 @@ from nri.errors import PluginRejected, Reject, RpcError
 from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
-from nri.ttrpc import Server
+from nri.ttrpc import Method, Server, Service
 from tests.support.made_plugins import plugin
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
 
@@ -288,3 +288,22 @@ def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
     done = nri("why", "db", "--trace", str(tmp_path))
     assert (done.returncode, "no trace (*.nritrace) in this folder" in done.stderr) == (2, True)
     assert "is read with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr
+
+
+#: Answers to all questions that no runtime of ours gives.
+ODD: list[dict[str, object]] = [
+    {}, {"plugins": None, "policies": 5, "error": ""}, {"plugins": [1], "policies": {"a": {}}, "steps": 7},
+    {"plugins": 5, "name": "", "pod": "", "container": 5, "steps": [{"plugin": 1}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ODD, ids=str)
+@pytest.mark.parametrize("words", [("why", "web"), ("why", "--plugins"), ("why", "--policies")], ids=" ".join)
+def test_an_answer_that_is_none_of_ours_is_told_in_one_line(nri, words, answer):
+    with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
+        path = f"{folder}/admin.sock"
+        methods = {name: Method(lambda _: json.dumps(answer).encode()) for name in ("Why", "Plugins", "Policies")}
+        with Server(path, [Service(SERVICE, methods)]):
+            done = nri(*words, "--admin-socket", path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done.stderr
+    assert f"{path} is not an admin socket: it has no tables as ours" in done.stderr
