@@ -169,8 +169,8 @@ def test_nothing_waits_for_a_pipe_and_no_device_is_opened(root: Path) -> None:
             with pytest.raises(OSError, match=f"not a regular file.*{path}"):
                 attempt()
         assert Root(root).find(path) is None and Root(root).exists(path)
-    with pytest.raises(OSError, match=r"not a regular file.*/dev/zero"):
-        Root("/").read("/dev/zero")
+    with pytest.raises(OSError, match=r"not a regular file.*zero"):
+        Root("/dev").read("zero")
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
