@@ -213,7 +213,7 @@ class TopologyAware(Kept):
             return self._changes.take()
         self._changes.touched[container_id] = None
         before, container.requests = container.requests, requests
-        if before == requests:
+        if not container.resizes(before, requests, self.choices):
             self._changes.again(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
             return self._changes.take()
         old = self._take_back(container_id)

@@ -194,6 +194,17 @@ def test_balloons_follow_resizes() -> None:
             assert policy.resize("a", Requests(3000, 3000))["a"].shares == 1024
 
 
+def test_dropped_requests_count() -> None:
+    """`dropped_requests_count`: for the original a request that is there no more is none that changed."""
+    for choices in MODES:
+        policy = balloons({"name": "web", "namespaces": ["*"]}, choices=choices)
+        policy.create(container("a", 2000, GIB, "Burstable"))
+        policy.resize("a", Requests(2500, 0, GIB, GIB))
+        again = policy.resize("a", Requests(0, 0, GIB, GIB))["a"]
+        assert again.shares == (None if choices is Choices.DEFAULT else 2048)
+        assert sizes(policy)["web[0]"] == (1 if choices is Choices.DEFAULT else 2)
+
+
 def test_memory_follows_cpus() -> None:
     """`memory_follows_cpus`: what a balloon gave back, its containers' memory leaves, too."""
     for choices in MODES:
