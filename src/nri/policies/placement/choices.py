@@ -70,6 +70,8 @@ class Choices:
     """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
     packages_have_their_own_cpus: bool = True
     """A package or die in balloons has its own CPUs, where NUMA is off, too; in the original each has all."""
+    dies_have_their_own_hints: bool = True
+    """A die is near to a hint of CPUs by those that it has; in the original by those of its package."""
     strict_hints_bind_memory: bool = True
     """Strict hints hold for memory, too, which the original checks before there is any."""
     movable_interrupts_will_do: bool = True

@@ -98,7 +98,7 @@ class TopologyAware(Kept):
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.allowed = options.availableResources.available(machine.present) & machine.online
         self.reserved = self._reserve()
-        self.pools = Pools(machine, self.allowed, self.reserved)
+        self.pools = Pools(machine, self.allowed, self.reserved, choices)
         self.level = self.pools.existing_level(options.unlimitedBurstable)
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
