@@ -426,10 +426,10 @@ def test_of_those_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypa
     for n in range(20):
         policy.create(container(f"w{n}", memory_limit=whole, pod=f"pod-{n % 2}"))
     assert tried == ["first", "w0"]
-    policy.release("w2")  # then the others of its pod come after those of pod-1
+    policy.release("w0")  # then the last one of its pod has its turn
     policy.release("first")
-    assert policy.create(container("new", memory_limit=whole)).keys() == {"w1", "new"}
-    assert tried[2:] == ["w1", "w3"]
+    assert policy.create(container("new", memory_limit=whole)).keys() == {"w18", "new"}
+    assert tried[2:] == ["w18", "w2"]
 
 
 def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
