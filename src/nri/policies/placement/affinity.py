@@ -91,8 +91,8 @@ def _read(container: Container, key: str, text: str, sign: int, choices: Choices
         for each in listed:
             full = read(_Full, [_source(key, each)])
             scope = full.scope or _pod(container.pod.name)
-            if not (choices.always_true_needs_no_key or (full.match.key and scope.key)):
-                raise ValueError("AlwaysTrue has no key")
+            for expression in () if choices.always_true_needs_no_key else (scope, full.match):
+                expression.check_key()
             weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
             if name == container.name:
                 made.append(Affinity(scope, full.match, weight))

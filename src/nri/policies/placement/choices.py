@@ -38,6 +38,8 @@ class Choices:
     """A container that is resized stays in its pool if it fits there, else moves; the original refuses it."""
     equal_resizes_keep_shares: bool = True
     """A resize to what a container has leaves its shares; with `pinCPU: false` the original sets the first ones."""
+    dropped_requests_count: bool = True
+    """A resize that takes a request or a limit away is one; for the original it changes nothing, but for Guaranteed."""
     failure_changes_nothing: bool = True
     """A refused change leaves everything as it was; the original takes away what a resized container had."""
     unscoped_isolation_counts: bool = True
@@ -47,7 +49,7 @@ class Choices:
     pod_class_is_known: bool = True
     """`pod/qosclass` in expressions is the pod's class of service; the original finds no value there."""
     always_true_needs_no_key: bool = True
-    """The operator `AlwaysTrue` in an affinity takes no key; the original refuses the container without one."""
+    """The operator `AlwaysTrue` in an affinity takes no key; the original refuses the container without a right one."""
     cold_starts_need_slow_memory: bool = True
     """A cold start where there is no memory but DRAM is none; the original refuses the container."""
     mixed_memory_in_balloons: bool = True
@@ -68,6 +70,8 @@ class Choices:
     """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
     packages_have_their_own_cpus: bool = True
     """A package or die in balloons has its own CPUs, where NUMA is off, too; in the original each has all."""
+    dies_have_their_own_hints: bool = True
+    """A die is near to a hint of CPUs by those that it has; in the original by those of its package."""
     strict_hints_bind_memory: bool = True
     """Strict hints hold for memory, too, which the original checks before there is any."""
     movable_interrupts_will_do: bool = True

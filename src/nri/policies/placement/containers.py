@@ -16,6 +16,7 @@ from nri.api import annotations as convention
 from nri.config import Source, parse_text
 from nri.errors import NriError
 from nri.kube.requests import ANNOTATION, Requests, annotated, estimated, qos_of_cgroup_parent
+from nri.policies.placement.choices import Choices
 from nri.policies.placement.zones import parse_kinds
 
 if TYPE_CHECKING:
@@ -129,6 +130,12 @@ class Container:
     def values(self) -> Mapping[str, str]:
         """Its simple keys in expressions."""
         return {"id": self.id, "name": self.name, "namespace": self.pod.namespace, "qosclass": self.pod.qos}
+
+    def resizes(self, before: Requests, after: Requests, choices: Choices) -> bool:
+        """Whether other requests are a change."""
+        if choices.dropped_requests_count or self.qos == "Guaranteed":
+            return before != after
+        return any(new not in (old, 0) for old, new in zip(before, after, strict=True))
 
     def asks(self, key: str) -> tuple[int, str] | None:
         """The scope and the value of an annotation of the policies, its key without the domain."""

@@ -66,7 +66,12 @@ class Expression:
         if self.operator.startswith("Matches"):
             for value in self.values:
                 check_pattern(value)
-        for key in _keys(self.key)[0] if self.operator != "AlwaysTrue" else ():
+        if self.operator != "AlwaysTrue":
+            self.check_key()
+
+    def check_key(self) -> None:
+        """Raise ValueError for a key that is none. `AlwaysTrue` has no use for one, and takes any."""
+        for key in _keys(self.key)[0]:
             _check(key)
 
     def holds(self, container: Subject, pod: Subject | None) -> bool:

@@ -71,7 +71,13 @@ def test_always_true_needs_no_key() -> None:
                  "{scope: {operator: AlwaysTrue}, match: {key: name, operator: Exists}}"):  # fmt: skip
         one = annotated("main", affinity=f"main: [{text}]")
         assert len(affinities(one)) == 1
-        with pytest.raises(NoPlace, match="AlwaysTrue has no key"):
+        with pytest.raises(NoPlace, match="'' is no key"):
+            affinities(one, Choices.REFERENCE)
+    for text in ("{match: {key: nme, operator: AlwaysTrue}}",
+                 "{scope: {key: ':,-id,nme', operator: AlwaysTrue}, match: {key: id, operator: Exists}}"):  # fmt: skip
+        one = annotated("main", affinity=f"main: [{text}]")
+        assert len(affinities(one)) == 1
+        with pytest.raises(NoPlace, match="'nme' is no key"):
             affinities(one, Choices.REFERENCE)
     keyed = annotated("main", affinity="main: [{match: {key: name, operator: AlwaysTrue}}]")
     assert len(affinities(keyed, Choices.REFERENCE)) == 1

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from nri.errors import ConfigError
+from nri.policies.placement.choices import Choices
 from nri.testing.conformance import read_cases
 from nri.testing.placement.cases import run_file
-from tests.support.placement import DATA
+from nri.testing.placement.sequences import play
+from tests.support.placement import DATA, guest
 
 WHOLE = next(read_cases(DATA / "placement.json.xz", lambda _case: ""))
 #: Cases on machines that are described, not read: they take a moment.
@@ -31,6 +33,24 @@ def test_what_differs_on_purpose_has_its_choice_and_keeps_the_assertions(tmp_pat
     assert all(outcome.choices for outcome in outcomes)
     found = {choice for outcome in outcomes for choice in outcome.choices}
     assert found == {"composites_keep_their_least", "memory_follows_cpus"}
+
+
+def test_of_two_choices_that_make_the_same_difference_both_are_named(tmp_path: Path) -> None:
+    """Either leaves a CPU to the idle ones of which the original takes all."""
+    idle = [{"name": "idle0"}, {"name": "idle1"}]
+    own = [{"name": "own", "cpu_request_m": 14000, "cpu_limit_m": 14000}]
+    steps = [
+        {"op": "create", "pod": qos, "namespace": "default", "qos": qos, "containers": containers}
+        for qos, containers in (("BestEffort", idle), ("Guaranteed", own))
+    ]
+    config = {"reservedResources": {"cpu": "1"}}
+    case = {"id": "one", "policy": "topology-aware", "topology": "guest", "config": config, "steps": steps,
+            "node_memory_capacity_bytes": 8 << 30}  # fmt: skip
+    for number, outcome in play(case, guest(), Choices.REFERENCE).run():
+        steps[number]["expect"] = outcome
+    described = {"topologies": {"guest": WHOLE["topologies"]["n4c16"]}, "placement_cases": [case]}
+    (outcome,) = run_file(write(tmp_path / "placement.json", described))
+    assert outcome.choices == ("lower_pools_keep_their_shares", "idle_containers_have_a_cpu")
 
 
 def test_sequences_are_read_without_the_defaults_of_the_resource_and_parts_by_their_names(tmp_path: Path) -> None:

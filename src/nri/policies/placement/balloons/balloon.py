@@ -70,16 +70,16 @@ class Balloon:
         self.count += 1
 
     def remove(self, pod: str, name: str) -> None:
-        """Let a container go; its pod's others are the last ones from now on."""
-        names = tuple(each for each in self.pods.pop(pod) if each != name)
-        del self._ranks[pod]
+        """Let a container go; of its pod's others the last one takes its place."""
+        *others, last = self.pods[pod]
         self.count -= 1
         self.waiting.drop(name)
-        if names:
-            self.pods[pod] = names
-            self._rank(pod)
-            for each in names:
-                self.waiting.move(self.turn(pod, each))
+        if others:
+            self.pods[pod] = tuple(last if each == name else each for each in others)
+            if last != name:
+                self.waiting.move(self.turn(pod, last))
+        else:
+            del self.pods[pod], self._ranks[pod]
 
     def _rank(self, pod: str) -> None:
         self._last += 1

@@ -340,7 +340,7 @@ class Balloons(Kept):
         self._resized[container_id] = requests
         balloon = self._balloon_of(container)
         if not self.choices.balloons_follow_resizes:
-            if before == requests:
+            if not container.resizes(before, requests, self.choices):
                 self._changes.again(container_id, container.shares)
         elif balloon is None:  # it is left alone until the configuration says something else
             container.requests = requests

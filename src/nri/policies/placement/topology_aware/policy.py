@@ -98,7 +98,7 @@ class TopologyAware(Kept):
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.allowed = options.availableResources.available(machine.present) & machine.online
         self.reserved = self._reserve()
-        self.pools = Pools(machine, self.allowed, self.reserved)
+        self.pools = Pools(machine, self.allowed, self.reserved, choices)
         self.level = self.pools.existing_level(options.unlimitedBurstable)
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
@@ -213,7 +213,7 @@ class TopologyAware(Kept):
             return self._changes.take()
         self._changes.touched[container_id] = None
         before, container.requests = container.requests, requests
-        if before == requests:
+        if not container.resizes(before, requests, self.choices):
             self._changes.again(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
             return self._changes.take()
         old = self._take_back(container_id)

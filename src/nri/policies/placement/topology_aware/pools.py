@@ -13,6 +13,7 @@ from typing import Final
 
 from nri.policies.placement import masks
 from nri.policies.placement.allocator import CpuAllocator
+from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Hint
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.zones import KINDS
@@ -31,6 +32,7 @@ class Pool:
     Attributes:
         id: its number from the leaves up; `depth` counts from the root down.
         cpus: all its CPUs; `isolated`, `reserved` and `sharable` those that containers may have.
+        hinted: the CPUs with which those of a hint are compared.
         free_isolated, free_sharable: what of them nobody has alone.
         shared_m, reserved_m: thousandths that were granted here and below.
         idlers: containers here and below that were promised no CPU and yet need some.
@@ -41,6 +43,7 @@ class Pool:
     def __init__(self, name: str, level: str, parent: Pool | None, cpus: int, package: int, nodes: list[int]) -> None:
         self.name, self.level, self.parent = name, level, parent
         self.cpus, self.package, self.nodes = cpus, package, nodes
+        self.hinted = cpus
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.id = -1
         self.children: list[Pool] = []
@@ -158,7 +161,7 @@ class Pool:
         try:
             if hint.cpus:
                 wanted = masks.parse(hint.cpus)
-                return (wanted & self.cpus).bit_count() / wanted.bit_count() if wanted else 0.0
+                return (wanted & self.hinted).bit_count() / wanted.bit_count() if wanted else 0.0
             if hint.nodes:
                 return self._nodes_score(masks.parse(hint.nodes))
             return self._package_score(masks.parse(hint.packages)) if hint.packages else 0.0
@@ -186,8 +189,8 @@ class Pool:
 class Pools:
     """All pools of a machine: by id, with the root last."""
 
-    def __init__(self, machine: Machine, allowed: int, reserved: int) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, allowed: int, reserved: int, choices: Choices = Choices.DEFAULT) -> None:
+        self.machine, self._choices = machine, choices
         self._tops: list[Pool] = []
         packages = machine.packages
         root = None
@@ -239,7 +242,10 @@ class Pools:
             return
         for die, mask in dies.items():
             here = sorted({topology.cpus[number].node for number in masks.members(mask)})
-            self._add_nodes(self._add(f"die #{package}/{die}", "die", top, mask, package, here), here)
+            pool = self._add(f"die #{package}/{die}", "die", top, mask, package, here)
+            if not self._choices.dies_have_their_own_hints:
+                pool.hinted = cpus
+            self._add_nodes(pool, here)
 
     def _add_nodes(self, parent: Pool, nodes: list[int]) -> None:
         if len(nodes) < 2:

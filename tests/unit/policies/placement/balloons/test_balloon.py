@@ -19,3 +19,16 @@ def test_a_balloon_is_put_back_as_it_was() -> None:
     balloon.cpus, balloon.pods["p"], balloon.groups["g"] = 3, ("c", "d"), 2
     balloon.restore(saved)
     assert (balloon.cpus, balloon.containers, balloon.groups, balloon.size_m) == (1, ["c"], {"g": 1}, 1000)
+
+
+def test_a_pod_keeps_its_place_when_one_of_its_containers_goes() -> None:
+    """The order in which the original mostly pins them: of a small map of Go, and of a list whose last fills gaps."""
+    balloon = Balloon(BalloonType("a"), 0)
+    for pod, name in (("p", "a"), ("p", "b"), ("p", "c"), ("q", "d")):
+        balloon.add(pod, name)
+    balloon.remove("p", "a")
+    assert balloon.containers == ["c", "b", "d"]
+    assert balloon.turn("p", "b") < balloon.turn("q", "d")
+    balloon.remove("p", "b")
+    balloon.remove("p", "c")
+    assert balloon.containers == ["d"]

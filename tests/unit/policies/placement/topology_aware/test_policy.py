@@ -127,6 +127,19 @@ def test_equal_resizes_keep_shares() -> None:
         assert shares == (None if choices is Choices.DEFAULT else 2048)
 
 
+@pytest.mark.parametrize(("qos", "counts"), [("Burstable", False), ("Guaranteed", True)])
+def test_dropped_requests_count(qos: str, counts: bool) -> None:
+    """`dropped_requests_count`: for the original a request that is there no more is none that changed."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices)
+        policy.create(container("main", 1500, GIB, qos))
+        policy.resize("main", Requests(500, 500, GIB, GIB))
+        assert policy.resize("main", Requests(500, 500, GIB, GIB))["main"].shares == 512
+        shares = policy.resize("main", Requests(0, 0, GIB, GIB))["main"].shares
+        assert shares == (2 if counts or choices is Choices.DEFAULT else 512)
+        assert policy.resize("main", Requests(250, 250, GIB, GIB))["main"].shares == 256
+
+
 def test_failure_changes_nothing() -> None:
     """`failure_changes_nothing`: a container that cannot grow keeps what it has."""
     for choices in MODES:

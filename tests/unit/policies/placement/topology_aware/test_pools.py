@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from nri.policies.placement import masks
 from nri.policies.placement.allocator import CpuAllocator
+from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Hint
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.pools import Pools
@@ -24,10 +25,14 @@ def test_levels_that_would_say_nothing_are_left_out() -> None:
     ]
 
 
-def test_dies_have_pools_where_they_are_more_than_clusters() -> None:
+def with_dies() -> Machine:
     topology = guest(1, 1, 8, 1, dies=2)
     cpus = {n: replace(cpu, cluster=n // 4) for n, cpu in topology.cpus.items()}
-    machine = Machine.of(replace(topology, cpus=cpus))
+    return Machine.of(replace(topology, cpus=cpus))
+
+
+def test_dies_have_pools_where_they_are_more_than_clusters() -> None:
+    machine = with_dies()
     assert [pool.name for pool in Pools(machine, machine.online, 1).by_id] == ["die #0/0", "die #0/1", "socket #0"]
 
 
@@ -63,6 +68,15 @@ def test_hints_score_less_for_larger_pools() -> None:
     cache = pools(1, 2, 8, 2, l3_groups="").by_name["NUMA node #0/L3 cache #0"]
     assert cache.hint_score(Hint(packages="0")) == 0.9 * 0.5
     assert cache.hint_score(Hint(nodes="0")) == 0.9
+
+
+def test_dies_have_their_own_hints() -> None:
+    """`dies_have_their_own_hints`: in the original all dies of a package are as near to CPUs as the package."""
+    machine = with_dies()
+    for choices, scores in ((Choices.DEFAULT, [0.75, 0.25]), (Choices.REFERENCE, [1.0, 1.0])):
+        found = Pools(machine, machine.online, 1, choices).by_name
+        assert [found[f"die #0/{number}"].hint_score(Hint("5-8")) for number in range(2)] == scores
+        assert [found[f"die #0/{number}"].hint_score(Hint(packages="0")) for number in range(2)] == [1.0, 1.0]
 
 
 def test_exclusive_cpus_leave_each_pool_below_what_it_has_promised() -> None:
