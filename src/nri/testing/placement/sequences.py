@@ -18,6 +18,7 @@ from nri.kube.quantity import CPU_PERIOD_US, cpu_quota_us, cpu_shares
 from nri.kube.requests import estimated
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, Hint, NoPlace, Pins, Pod
+from nri.policies.placement.hints import sources_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy
 from nri.testing.placement.machines import make_policy, overridden
@@ -108,14 +109,15 @@ class SequenceRun:
         found = container.asks("test.topologyhints")
         if found is None or not self.case.get("topology_overrides", {}).get("test_topology_hint_annotation"):
             return {}
-        hints = {}
+        hints, counts = {}, sources_of(container).counts
         for name, each in parse_text(Source("hints", found[1], "yaml")).items():
             cpus, nodes = each.get("CPUs", ""), each.get("NUMAs", "")
             if nodes and not cpus:
                 present = (number for number in cpuset.parse(nodes) if number in self.topology.nodes)
                 local = (self.topology.nodes[number].cpus for number in present)
                 cpus = cpuset.to_text(number for numbers in local for number in numbers)
-            hints[name] = Hint(cpus, nodes, each.get("Sockets", ""))
+            if counts(each.get("Provider", "")):
+                hints[name] = Hint(cpus, nodes, each.get("Sockets", ""))
         return hints
 
     def _delete(self, step: Mapping[str, Any]) -> list[str]:

@@ -60,3 +60,17 @@ def test_a_list_that_becomes_empty_is_not_said_in_nri_and_leaves_what_was_there(
     steps[0]["expect"] = {"changed": {"a": {"cpus": "4-7", "mems": "1", "cpu_shares": 512}}}
     steps[1]["expect"] = {"changed": {"b": {"cpus": "2-15", "mems": "0-3", "cpu_shares": 14336}}}
     assert differences(case(steps=steps), guest(), Choices.REFERENCE) == []
+
+
+def test_a_hint_in_an_annotation_counts_unless_hints_are_off_or_what_gives_it_is_denied() -> None:
+    domain, nodes = "resource-policy.nri.io", dict[str, str]()
+    for kind, value in (("", ""), ("topologyhints", "none"), ("deny.topologyhints", "{paths: [/dev/]}")):
+        hint = "{one: {Provider: /dev/one, NUMAs: '0'}}"
+        annotations = {f"test.topologyhints.{domain}/pod": hint} | ({f"{kind}.{domain}/pod": value} if kind else {})
+        one = {"name": "c0", "cpu_request_m": 1000, "cpu_limit_m": 1000}
+        step = {"op": "create", "pod": "p", "namespace": "default", "qos": "Guaranteed", "containers": [one],
+                "annotations": annotations, "expect": {"changed": {}}}  # fmt: skip
+        made = case(steps=[step], topology_overrides={"test_topology_hint_annotation": True})
+        (line,) = differences(made, guest(), Choices.DEFAULT)
+        nodes[kind] = line
+    assert nodes["topologyhints"] == nodes["deny.topologyhints"] != nodes[""], nodes
