@@ -35,7 +35,8 @@ spec:
 @pytest.mark.timeout(300)
 def test_a_pod_runs_in_a_scope_of_its_own_over_a_restart_and_is_gone_after_its_end(tmp_path: Path) -> None:
     need_root()
-    need_tool("systemd-analyze")
+    for tool in ("systemd-analyze", "nsenter", "runc", "conmon", "skopeo", "umoci"):
+        need_tool(tool)
     node = SystemdNode(tmp_path)
     for path, text in {"nri/engine.toml": '[cgroups]\ndriver = "systemd"\n', "web.yaml": POD}.items():
         (tmp_path / "etc" / path).parent.mkdir(exist_ok=True)

@@ -7,8 +7,10 @@ root mounted would; `pids` says whether it sees the node's processes, as one wit
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -22,7 +24,9 @@ _FOLDERS = ("etc/systemd/system", "proc", "sys", "dev", "run", "tmp", "var/lib",
 _LINKS = ("bin", "sbin", "lib", "lib64")
 _CGROUPS = Path("/sys/fs/cgroup")
 _V2 = (_CGROUPS / "cgroup.procs").exists()
-_HIERARCHIES = ["."] if _V2 else [path.parent.name for path in _CGROUPS.glob("*/cgroup.procs")]
+_HIERARCHIES = (
+    ["."] if _V2 else [path.parent.name for path in _CGROUPS.glob("*/cgroup.procs") if not path.parent.is_symlink()]
+)
 #: A cgroup of its own in each, which is the root of systemd's; then it boots. "$1" is the node's root.
 _ENTER = """
 set -eu
@@ -73,7 +77,7 @@ class SystemdNode:
 
     def __init__(self, root: Path) -> None:
         self.root, self._init = root, ""
-        self._name = f"nri-test-{root.name}"
+        self._name = f"nri-test-{os.getpid()}-{root.name}"
         self._environment = {
             "PATH": "/usr/sbin:/usr/bin", "BOOT": _BOOT, "NAME": self._name, "BOUND": " ".join(_BOUND),
             "HIERARCHIES": " ".join(_HIERARCHIES),
@@ -99,8 +103,12 @@ class SystemdNode:
             ("sh", "-c", _ENTER, "sh", str(self.root)),
             env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        wait_for(lambda: self._process.poll() is not None or self._runs(), "the node's start")
-        assert self._process.poll() is None, self._process.communicate()[0]
+        try:
+            wait_for(lambda: self._process.poll() is not None or self._runs(), "the node's start")
+            assert self._process.poll() is None, self._process.communicate()[0]
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def _runs(self) -> bool:
@@ -136,8 +144,6 @@ class SystemdNode:
 
 def _removed(folder: Path) -> bool:
     """Remove a cgroup; the kernel says that it is busy for as long as it has processes that end."""
-    try:
+    with suppress(OSError):
         folder.rmdir()
-    except OSError:
-        return False
-    return True
+    return not folder.exists()

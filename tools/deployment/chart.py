@@ -55,7 +55,7 @@ health:
 # Turn NRI on in the node's configuration of containerd or CRI-O first, and restart that runtime if something changed:
 # a privileged init container with the node's root. Both timeouts, such as 10s and 5s, or neither.
 patchRuntimeConfig:
-  enabled: false # do it
+  enabled: false # do it; the whole pod has hostPID then, so switch it off again once all nodes have it
   runtime: "" # containerd or crio; empty: the one that runs
   registrationTimeout: "" # how long a plugin may take to register
   requestTimeout: "" # how long a plugin may take to answer

@@ -183,7 +183,7 @@ def check_unit(root: str, runtime: str) -> None:
     try:
         done = subprocess.run(_below(root, *words), capture_output=True, text=True, env=os.environ | _CHROOT,
                               errors="replace", timeout=PATIENCE_S, check=False)  # fmt: skip
-        state, complaint = done.stdout.strip(), done.stderr.strip()
+        state, complaint = done.stdout.strip(), "; ".join(done.stderr.split("\n")).strip("; ")
     except (OSError, subprocess.TimeoutExpired) as error:
         state, complaint = "", str(error)
     if state == "loaded":

@@ -475,7 +475,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             same = asked == (known.requests if known.asked is None else known.asked)
             try:
                 changes = policy.resize(known.id, asked)
-                if known.id in changes:
+                if known.id in changes and self._is_settled(known.id):
                     changes[known.id] = differing(changes[known.id], container, resources.cpu)
                 self._unsure |= {name: None for name, each in changes.items() if any(each) and not same}
                 known.asked = None
@@ -599,6 +599,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._owed = {name: kinds for name, kinds in self._owed.items() if name not in taken}
             self._save(self.present)
         return True
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether no update of a container is under way, than which what the runtime reports may be older."""
+        return not (name in self._owed or name in self._unsure or any(name in names for _, names in self._asked))
 
     def _left_alone(self, policy: Policy) -> dict[str, str]:
         """What the runtime's containers have of their own: a pin that is gone counts until the runtime was told."""

@@ -19,7 +19,8 @@ INTERVAL_S: Final = 5
 #: Readings that are only counted before the next one raises.
 _QUIET: Final = 12
 _ASYNC_RATIO: Final = 80
-_PAGE: Final = 4096
+#: The largest of a kernel, which rounds limits down to whole pages.
+_PAGE: Final = 1 << 16
 
 
 class MemoryHigh:

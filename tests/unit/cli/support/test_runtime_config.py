@@ -226,7 +226,10 @@ def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with
     for script, words in (
         ("echo loaded", ""),
         ("echo not-found", "for systemd crio.service is not-found; go without --restart"),
-        ("echo Failed to connect >&2; exit 1", "systemctl says: Failed to connect; in a pod, set hostPID: true; or"),
+        (
+            "echo No systemd. >&2; echo Failed >&2; exit 1",
+            "systemctl says: No systemd.; Failed; in a pod, set hostPID: true",
+        ),
     ):
         (programs / "systemctl").write_text(f"#!/bin/sh\n{script}\n")
         with pytest.raises(NriError, match=f"nothing is changed: {words}") if words else nullcontext():

@@ -81,7 +81,7 @@ def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeR
     with pytest.raises(nri.PluginError, match="no place for default/own/own"):
         runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(30720))
     again = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
-    assert (again.resources.cpu.cpus, cpus(runtime)["own"]) == ("", "4-6"), "it has them"
+    assert (again.resources.cpu.cpus, cpus(runtime)["own"]) == ("4-6", "4-6"), "it is not known yet that it has them"
     assert runtime.update_container(own_pod, make_container("unknown", own_pod)).resources.cpu.cpus == ""
 
 
@@ -107,6 +107,24 @@ def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not
     assert told(nri.Update(own).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
     runtime.containers[own.id].linux.resources.cpu.cpus = "15"
     assert told(nri.Update(own).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), "the runtime reports others"
+
+
+def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_way(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise nri.NriError("the runtime is busy")
+
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    own_pod = pod("own")
+    own = create(runtime, own_pod, ask("own", 2000)).container
+    monkeypatch.setattr(type(plugin.runtime), "update", refused)
+    reconfigure(plugin, tmp_path, balloonTypes=[OWN | {"minCPUs": 4}])
+    pins = plugin.present.pins[own.id].cpus
+    told = runtime.containers[own.id]
+    told.linux.resources.cpu.cpus = pins  # as it may be by chance, or has been once
+    reply = runtime.update_container(own_pod, told, nri.Update(own).set_memory_limit(1 << 30))
+    assert reply.resources.cpu.cpus == pins
 
 
 def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(

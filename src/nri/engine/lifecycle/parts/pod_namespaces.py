@@ -22,6 +22,7 @@ from nri.engine.spec import Sysctl
 from nri.engine.support.errors import EngineError, ToolMissing
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
 from nri.errors import RequestError
+from nri.service.systemd import environment_of_child
 
 __all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
 
@@ -43,7 +44,7 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         raise ToolMissing("unshare (util-linux), for pods with a user namespace")
     argv = [program, "--user", *(flag for kind, flag in _UNSHARE_FLAGS.items() if kind in kinds), cat]
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=environment_of_child()
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

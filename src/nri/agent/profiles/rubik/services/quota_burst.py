@@ -54,8 +54,11 @@ class QuotaBurst(Service):
             annotations = readable(made, pod, NAME, ANNOTATION, burst_of) if self.on else {}
             burst = burst_of(annotations)
             names = {each.cgroup_parent: each.name for each in pod.containers}
-            if burst is None and pod.uid not in self._set and not _has_burst(made, pod, leftovers.intersection(names)):
-                continue
+            ours = frozenset(names)
+            if burst is None and pod.uid not in self._set:
+                ours = _with_burst(made, pod, leftovers & ours)
+                if not ours:
+                    continue
             if burst is not None:
                 kept.add(pod.uid)
             for folder, name in names.items():
@@ -63,15 +66,17 @@ class QuotaBurst(Service):
                     made.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {why}")
             reason = f"annotation {ANNOTATION}" if burst is not None else "it is no longer asked for"
             for write in writes(pod_of(pod), burst or 0, quota_of, made.sample.cpus):
+                if write.folder in names and write.folder not in ours:
+                    continue
                 subject = pod.subject(names.get(write.folder, ""))
                 made.set(subject, write.folder, write.knob, write.value, NAME, reason)
         self._set = frozenset(kept)
 
 
-def _has_burst(made: Round[Services], pod: StrategyPod, folders: Collection[str]) -> bool:
-    """Whether any of a pod's containers has the burst that its annotation asks for; another one is somebody else's."""
+def _with_burst(made: Round[Services], pod: StrategyPod, folders: Collection[str]) -> frozenset[str]:
+    """Those of a pod's containers that have the burst that its annotation asks for; another one is somebody else's."""
     try:
         burst = burst_of(pod.annotations)
     except ValueError:
-        return False
-    return bool(burst) and any(made.read(folder, _BURST) == burst for folder in folders)
+        return frozenset()
+    return frozenset(folder for folder in folders if burst and made.read(folder, _BURST) == burst)

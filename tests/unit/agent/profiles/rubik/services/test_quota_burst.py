@@ -80,6 +80,21 @@ def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
     assert world.loops.errors == [], "nobody has asked for the service"
 
 
+def test_of_a_pod_the_containers_with_another_burst_than_a_killed_agent_gave_keep_it(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_burst_time="20000")
+    a["spec"]["containers"].append({"name": "side", "resources": {}})
+    side = {"name": "side", "containerID": "containerd://side", "state": {"running": {}}}
+    a["status"]["containerStatuses"].append(side)
+    world = made(tmp_path, a)
+    other = f"{world.folder_of(a)}/side"
+    assert world.text(other, "cpu.cfs_burst_us") == "20000"
+    world.kill()
+    world.overwrite(other, "cpu.cfs_burst_us", "5000")
+    world.configure()
+    world.loop(2)
+    assert (*bursts(world, a), world.text(other, "cpu.cfs_burst_us")) == ("0", "0", "5000")
+
+
 def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
