@@ -178,16 +178,25 @@ class Running:
     def containers(self) -> dict[str, Any]:
         """The containers with a history in the runtime."""
         try:
-            return self._ask("Containers", {})
+            answer = self._ask("Containers", {})
         except self._failure as error:
             raise Unanswered(str(error)) from None
+        if not _has_rows(answer, "containers"):
+            raise Unanswered("its answer on containers has no tables as ours")
+        return answer
 
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes, as the runtime remembers it."""
         try:
-            return self._ask("Why", {"container": ident})
+            answer = self._ask("Why", {"container": ident})
         except self._failure:
             return None
+        return answer if _has_rows(answer, "steps") else None
+
+
+def _has_rows(answer: dict[str, Any], name: str) -> bool:
+    rows = answer.get(name)
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
 
 
 def _keyed(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ the event that it is. Next: `nri.trace.blocks`, which it reads from.
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from heapq import heappop, heappush, heapreplace
 from itertools import chain
@@ -41,7 +42,7 @@ _MOST_AT_ONCE: Final = 8
 #: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
 _HELD_NS: Final = 10**9
 #: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
-_MOST_NOTES: Final = 1000
+_MOST_NOTES, _MOST_NOTES_BYTES = 1000, 1 << 20
 #: Recordings that are told apart, and characters of the name of one.
 _MOST_RECORDINGS, _LONGEST_RECORDING = 100_000, 64
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
@@ -254,7 +255,9 @@ class Trace:
         self.untold = 0
         self._recordings: dict[str, int] = {}
         self._names = [""]
-        self._lasts: dict[str, int] | None = None
+        self._lasts: dict[str, int] = {}  # by name the last file that begins with a recording ...
+        self._known_from = -1  # ... of those from this place on
+        self._lock = threading.Lock()  # a page reads in several threads
         where = Path(path)
         self.path = str(where)
         try:
@@ -304,12 +307,13 @@ class Trace:
         """Events in the order in which they began, and notes between them.
 
         Blocks that lie outside of the times, as their headers say, are not unpacked. Of more than eight recorders that
-        wrote into one folder at the same time, the events of some come after those of others.
+        wrote into one folder at the same time, the events of some come after those of others; where two begin files
+        within a second, events of that second may.
         """
         assembly = _Assembly()
         for told in self._placed(since_ns, until_ns):
-            if isinstance(told, set):
-                assembly.give_up(told)
+            if isinstance(told, _Over):
+                assembly.give_up({each for each in assembly.waits_for(told) if self._last(each, told.place) < 0})
             else:
                 record, recording = told
                 if record.kind in _NOTES:
@@ -323,14 +327,14 @@ class Trace:
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """The records as they were written, each with the number of its recording; those of several by their times."""
-        return (told for told in self._placed(since_ns, until_ns) if not isinstance(told, set))
+        return (told for told in self._placed(since_ns, until_ns) if not isinstance(told, _Over))
 
     def name(self, recording: int) -> str:
         """The name of a recording that was come past, by its number; "" for one that has none."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[t.Record, int] | set[int]]:
-        """The records of all files, each with the number of its recording; numbers alone are of those that are over.
+    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[t.Record, int] | _Over]:
+        """The records of all files, each with the number of its recording, and where files end.
 
         The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
         of one recording are read one after the other.
@@ -366,7 +370,7 @@ class Trace:
             del files[place]
             begun = opened if newest < 0 else newest
             goes_on = set().union(*[each.recordings for each in files.values()])
-            yield {each for each in file.recordings - goes_on if self._last(each) < begun}
+            yield _Over(file.recordings - goes_on, begun)
 
     def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
         """The file with the same recording that is to be read to its end before this one is begun; None without one."""
@@ -380,25 +384,26 @@ class Trace:
         """The number of the recording that a file is of from its next record on."""
         if file.next is not None and file.next.kind == _OPENED:
             name = _name(file.next)
-            number = self._recordings.get(name, 0)
-            if not number:
-                number = len(self._recordings) + 1
-                if number <= _MOST_RECORDINGS:  # further ones have one number together
+            with self._lock:
+                number = self._recordings.get(name, 0) or len(self._recordings) + 1
+                if len(self._recordings) < number <= _MOST_RECORDINGS:  # further ones have one number together
                     self._recordings[name] = number
                     self._names.append(name)
             file.recording = number
             file.recordings.add(number)
         return file.recording
 
-    def _last(self, recording: int) -> int:
-        """The place of the last file that begins with a recording; -1 if there is none."""
-        if self._lasts is None:
-            self._lasts = {}
-            for place, path in enumerate(self.files):
-                record = next(self._records(path, 1 << 64, 0), None)
+    def _last(self, recording: int, place: int) -> int:
+        """The last file that begins with a recording, of those from a place on; -1 if there is none."""
+        with self._lock:
+            end = len(self.files) if self._known_from < 0 else self._known_from
+            for each in range(place, end):
+                record = next(self._records(self.files[each], 1 << 64, 0), None)
                 if record is not None and record.kind == _OPENED:
-                    self._lasts[_name(record)] = place
-        return self._lasts.get(self.name(recording), -1)
+                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), each)
+            self._known_from = min(place, end)
+            last = self._lasts.get(self.name(recording), -1)
+        return last if last >= place else -1
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """The events alone."""
@@ -429,6 +434,13 @@ class Trace:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
 
 
+class _Over(NamedTuple):
+    """Recordings that no file which is being read goes on with; those from this place on may."""
+
+    recordings: set[int]
+    place: int
+
+
 class _File:
     """A file that is being read.
 
@@ -443,7 +455,8 @@ class _File:
     def __init__(self, records: Iterator[t.Record], recording: int) -> None:
         self._rest = records
         self.next = next(records, None)
-        self.recording, self.recordings = recording, {recording}
+        self.recording = recording
+        self.recordings = set[int]() if self.next is not None and self.next.kind == _OPENED else {recording}
         self._begun_ns = self._notes = 0
 
     @property
@@ -454,8 +467,10 @@ class _File:
     def begin(self) -> None:
         """Look behind the notes at its beginning for its first step, which may be older than they: they come first."""
         found: list[t.Record] = []
-        while self.next is not None and len(found) < _MOST_NOTES:
+        size = 0
+        while self.next is not None and len(found) < _MOST_NOTES and size < _MOST_NOTES_BYTES:
             found.append(self.next)
+            size += self.next.ByteSize()
             if self.next.kind not in _NOTES:
                 break
             self.next = next(self._rest, None)
@@ -545,6 +560,10 @@ class _Assembly:
         take(event, record, self._last.get(key, b""))
         if kind == _ENDS:
             self._ended.add(key)
+
+    def waits_for(self, over: _Over) -> set[int]:
+        """Those of the recordings of whose events one has no end yet."""
+        return over.recordings.intersection(key[0] for key in self._open if key not in self._ended)
 
     def give_up(self, recordings: set[int]) -> None:
         """Wait no more for the ends of events of these."""

@@ -6,6 +6,7 @@ import json
 import threading
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -323,3 +324,11 @@ def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
     assert len({bar["steps"] for bar in bars}) == 1 and sum(bar["steps"] for bar in bars) == pytest.approx(
         20_000, abs=60
     )
+
+
+@pytest.mark.parametrize("answer", [{}, {"containers": 5, "steps": None}, {"containers": [7], "steps": [7]}], ids=str)
+def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[str, Any]) -> None:
+    odd = Running(Live(lambda *_: answer, lambda _: iter(())), lambda *_: answer, RuntimeError, "odd")
+    with pytest.raises(Unanswered, match="no tables"):
+        odd.containers()
+    assert odd.container("x") is None

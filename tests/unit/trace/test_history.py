@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -312,11 +313,34 @@ def test_more_recordings_beside_each_other_than_can_be_open_are_all_read(tmp_pat
 
 def test_an_event_without_an_end_holds_no_other_recording_back_once_its_own_is_over(tmp_path: Path) -> None:
     write(tmp_path / "nri-1.nritrace", [OPENED, event(1)[0]])
-    write(tmp_path / "nri-2.nritrace", other(*event(2)), *(event(serial) for serial in range(3, 50)))
-    events = Trace(tmp_path).events()
-    assert [(each.recording, each.serial, each.whole) for each, _ in zip(events, range(2), strict=False)] == [
-        (1, 1, False), (2, 2, True),
-    ]  # fmt: skip
+    late = write(tmp_path / "nri-2.nritrace", other(*event(2)), *(event(serial) for serial in range(3, 50)))
+    late.write_bytes(late.read_bytes()[:-1] + b"?")  # its end is damaged, which is told once it is come past
+    trace = Trace(tmp_path)
+    events = trace.events()
+    assert [(each.recording, each.serial, each.whole) for each in islice(events, 2)] == [(1, 1, False), (2, 2, True)]
+    assert not trace.problems, "all that follows was read first"
+    assert len([*events]) == 46 and trace.problems
+
+
+def test_notes_at_a_file_s_beginning_are_not_all_held_at_once(path: Path) -> None:
+    notes = [t.Record(kind=t.PLUGIN, plugin="10-a", about={"config": "x" * (600 << 10)}) for _ in range(20)]
+    write(path, [OPENED], *([each] for each in notes), event(1))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    trace = Trace(path)
+    notes_read = trace.items()
+    next(notes_read)
+    assert not trace.problems, "the damaged end was come past"
+    assert len([*notes_read]) == 20 and trace.problems
+
+
+def test_a_file_that_is_removed_once_it_has_been_read_is_no_problem(tmp_path: Path) -> None:
+    first = write(tmp_path / "nri-1.nritrace", [OPENED, *event(1), *event(2)])
+    write(tmp_path / "nri-2.nritrace", [OPENED, *event(3)])
+    trace = Trace(tmp_path)
+    events = trace.events()
+    next(events)
+    first.unlink()
+    assert [each.serial for each in events] == [2, 3] and not trace.problems
 
 
 def test_a_recording_has_one_number_in_whichever_way_it_is_read(tmp_path: Path) -> None:

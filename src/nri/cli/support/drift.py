@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nri.cli.errors import FAILED, Failure
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import ask_runtime
+from nri.cli.support.admin_socket import ask_runtime, taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,6 +111,8 @@ def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterato
                 value = knob(row["name"]).parse(row["wanted"])
                 names = (pod["namespace"], pod["name"], row["container"])
                 subject = "/".join(name for name in names if name) or pod["key"]
+                if not isinstance(row["target"], str):
+                    raise TypeError(f"the target of {row['name']} is no text")
                 yield DesiredValue(subject, row["target"], row["name"], value, "agent")
 
 
@@ -134,8 +136,9 @@ class Setters:
         except Failure as error:
             self._there = error.code == FAILED  # it answers, if only that it knows nothing of this one
             return change.desired.source
-        setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
-        return setters[-1] if setters and not setters[-1].startswith("(") else change.desired.source
+        with taken_apart(self._path):
+            setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
+            return setters[-1] if setters and not setters[-1].startswith("(") else change.desired.source
 
 
 def row_of(change: Change, who: Setters) -> dict[str, Any]:

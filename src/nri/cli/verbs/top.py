@@ -112,7 +112,10 @@ def _told_to_end(keys: int | None, wait_s: float) -> bool:
         return False
     until = time.monotonic() + wait_s
     while select.select([keys], [], [], max(0.0, until - time.monotonic()))[0]:
-        pressed = os.read(keys, 64)
+        try:
+            pressed = os.read(keys, 64)
+        except OSError:  # it has been closed, of which a signal may tell a moment later
+            return True
         if not pressed or b"q" in pressed.lower():
             return True
     return False

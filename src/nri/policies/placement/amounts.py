@@ -45,16 +45,19 @@ class Amounts:
             return every & ~masks.parse(words.removeprefix(_ALL_BUT))
         return None
 
-    def available(self, every: int) -> int:
-        """The mask of what is available of all CPUs: all if not given. Raises WrongValue for a number, or for none."""
+    def available(self, every: int, online: int) -> int:
+        """The mask of what is available of all CPUs: all if not given. Raises WrongValue for a number, or for none.
+
+        `every` has those that are off line, too.
+        """
         found = every if self.cpu is None else self.set_of(every)
         if found is None:
             reason = f"{self.cpu} is a number, and does not say which CPUs"
             raise WrongValue(("availableResources", "cpu"), reason, "write a list, cpuset:0-3")
-        if not found & every:
-            reason = f"{self.cpu}: of these CPUs there is none; there are {masks.text(every)}"
+        if not found & online:
+            reason = f"{self.cpu}: of these CPUs there is none; there are {masks.text(online)}"
             raise WrongValue(("availableResources", "cpu"), reason, "leave some to containers")
-        return found
+        return found & online
 
     def refused(self, reason: str, suggestion: str) -> WrongValue:
         """The error for reserved CPUs that do not go with the machine."""

@@ -220,7 +220,14 @@ def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> 
     assert done.returncode == 1 and "other.sock answered 404" in done.stderr and "--agent-socket" in done.stderr
 
 
-@pytest.mark.parametrize("answer", [[1], {}, {"pods": 5}, {"pods": [{}]}, {"pods": [7]}], ids=str)
+#: A value of an agent, written to no text.
+ODD = {
+    "pods": [{"ended": False, "key": "a/b", "namespace": "a", "name": "b"}],
+    "writes": [{"outcome": "applied", "name": "cpu.shares", "wanted": "2", "container": "c", "target": ["x"]}],
+}
+
+
+@pytest.mark.parametrize("answer", [[1], {}, {"pods": 5}, {"pods": [{}]}, {"pods": [7]}, ODD], ids=str)
 def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, answer: object) -> None:
     server = Server({"/explain": lambda _: json_answer(answer)}, path=str(folder / "other.sock"))
     try:

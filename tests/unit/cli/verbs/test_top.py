@@ -263,7 +263,7 @@ def test_a_terminal_that_is_closed_ends_it_without_a_word(busy):
         os.close(its)
         os.close(ours)
         assert process.stderr.read() == b""
-    assert process.returncode == 129
+    assert process.returncode in (0, 129), "by what it sees of it first, the end of the keys or the signal"
 
 
 def test_a_terminal_of_another_session_is_left_alone(busy):

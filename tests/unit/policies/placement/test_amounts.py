@@ -17,10 +17,10 @@ def test_cpus_are_a_list_all_but_a_list_or_a_number() -> None:
 
 def test_cpus_of_which_the_machine_has_none_are_refused() -> None:
     every = masks.parse("0-7")
-    assert Amounts("cpuset:7-8").available(every) & every == masks.parse("7")
+    assert Amounts("cpuset:7-8").available(every, every) == masks.parse("7")
     for cpu in ("cpuset:8-9", "exclude-cpuset:0-7"):
         with pytest.raises(WrongValue, match=r"availableResources\.cpu .*: of these CPUs there is none; there are 0-7"):
-            Amounts(cpu).available(every)
+            Amounts(cpu).available(every, every)
 
 
 @pytest.mark.parametrize("cpu", ["cpuset:x", "exclude-cpuset:3-1", "many", "-1"])

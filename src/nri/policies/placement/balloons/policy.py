@@ -77,7 +77,7 @@ class Balloons(Kept):
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self._tree = build(machine, choices.packages_have_their_own_cpus)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
-        self.allowed = options.availableResources.available(machine.present) & machine.online
+        self.allowed = options.availableResources.available(machine.present, machine.online)
         self.free = self.allowed
         self.reserved = 0
         self.types = self._types()

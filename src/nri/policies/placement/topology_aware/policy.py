@@ -96,7 +96,7 @@ class TopologyAware(Kept):
         self._interrupts = interrupts
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
-        self.allowed = options.availableResources.available(machine.present) & machine.online
+        self.allowed = options.availableResources.available(machine.present, machine.online)
         self.reserved = self._reserve()
         self.pools = Pools(machine, self.allowed, self.reserved, choices)
         self.level = self.pools.existing_level(options.unlimitedBurstable)
