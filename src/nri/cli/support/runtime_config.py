@@ -181,14 +181,13 @@ def check_unit(root: str, runtime: str) -> None:
     """Raise NriError where systemd could not restart a runtime: it has no unit of it, or does not answer."""
     words = ("systemctl", "show", "--property=LoadState", "--value", UNITS[runtime])
     try:
-        done = subprocess.run(_below(root, *words), capture_output=True, text=True, env=os.environ | _CHROOT,
-                              errors="replace", timeout=PATIENCE_S, check=False)  # fmt: skip
+        done = _call(root, *words, capture_output=True)
         state, complaint = done.stdout.strip(), "; ".join(done.stderr.split("\n")).strip("; ")
     except (OSError, subprocess.TimeoutExpired) as error:
         state, complaint = "", str(error)
     if state == "loaded":
         return
-    reason = f"for systemd {UNITS[runtime]} is {state}" if state else f"systemctl says: {complaint}"
+    reason = f"systemd says that {UNITS[runtime]} is {state}" if state else f"systemctl says: {complaint}"
     # It does not talk to a systemd that it does not see.
     pod = "" if state or root == "/" else "in a pod, set hostPID: true; or "
     raise NriError(
@@ -244,24 +243,24 @@ def _place(root: str, path: str) -> str:
 
 def _containerd_version(root: str) -> str:
     """The containerd below a root; "" if it does not say."""
-    words = _below(root, "containerd", "--version")
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        return containerd.parse_version(_call(root, "containerd", "--version", capture_output=True).stdout)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return containerd.parse_version(done.stdout)
 
 
 def _run(root: str, *words: str, silent: bool = False) -> int:
     """The exit code of a program of the node, whose words go to standard error; 127 if there is none."""
     out = subprocess.DEVNULL if silent else 2
     try:
-        return subprocess.run(
-            _below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out, env=os.environ | _CHROOT
-        ).returncode
+        return _call(root, *words, stdout=out, stderr=out).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 127
 
 
-def _below(root: str, *words: str) -> list[str]:
-    return list(words) if root == "/" else ["chroot", root, *words]
+def _call(root: str, *words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program of the node. Raises OSError, TimeoutExpired."""
+    return subprocess.run(
+        words if root == "/" else ("chroot", root, *words),
+        timeout=PATIENCE_S, check=False, text=True, errors="replace", env=os.environ | _CHROOT, **streams,
+    )  # fmt: skip

@@ -225,7 +225,7 @@ def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with
 ) -> None:
     for script, words in (
         ("echo loaded", ""),
-        ("echo not-found", "for systemd crio.service is not-found; go without --restart"),
+        ("echo not-found", "systemd says that crio.service is not-found; go without --restart"),
         (
             "echo No systemd. >&2; echo Failed >&2; exit 1",
             "systemctl says: No systemd.; Failed; in a pod, set hostPID: true",

@@ -72,6 +72,11 @@ def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: Fak
     assert plugin.present.containers == {}
 
 
+def busy(*_: object) -> None:
+    """What a runtime that takes no updates does."""
+    raise nri.NriError("the runtime is busy")
+
+
 def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     own_pod, own = pod("own"), ask("own", 2000)
@@ -112,13 +117,10 @@ def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not
 def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_way(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise nri.NriError("the runtime is busy")
-
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     own_pod = pod("own")
     own = create(runtime, own_pod, ask("own", 2000)).container
-    monkeypatch.setattr(type(plugin.runtime), "update", refused)
+    monkeypatch.setattr(type(plugin.runtime), "update", busy)
     reconfigure(plugin, tmp_path, balloonTypes=[OWN | {"minCPUs": 4}])
     pins = plugin.present.pins[own.id].cpus
     told = runtime.containers[own.id]
@@ -685,13 +687,10 @@ def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_afte
 def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_took_no_update(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise nri.NriError("the runtime is busy")
-
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     create(runtime, pod("own"), ask("own", 2000))
     with monkeypatch.context() as context:
-        context.setattr(type(plugin.runtime), "update", refused)
+        context.setattr(type(plugin.runtime), "update", busy)
         reconfigure(plugin, tmp_path, balloonTypes=[OWN], preserve=PRESERVED)
     create(runtime, pod("other"), ask("other", 100))  # the state is written once more
     runtime.disconnect()
