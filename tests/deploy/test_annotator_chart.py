@@ -22,13 +22,30 @@ def objects(*settings: str) -> dict[str, dict]:
 
 def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> None:
     found = objects(*GIVEN)
-    assert set(found) == {"Secret", "MutatingWebhookConfiguration", "Service", "Deployment"}
+    kinds = {"Secret", "MutatingWebhookConfiguration", "Service", "Deployment", "NetworkPolicy", "PodDisruptionBudget"}
+    assert set(found) == kinds
     (hook,) = found["MutatingWebhookConfiguration"]["webhooks"]
     assert hook["clientConfig"]["caBundle"] == "QQ==" and hook["failurePolicy"] == "Fail"
     spec = found["Deployment"]["spec"]["template"]["spec"]
     assert spec["containers"][0]["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
     assert spec["securityContext"]["fsGroup"] == spec["containers"][0]["securityContext"]["runAsGroup"]
     assert spec["volumes"][0]["secret"]["defaultMode"] == 0o440, "the key is for its group alone"
+
+
+def test_one_of_two_pods_stays_up_and_alone_a_pod_may_be_drained() -> None:
+    labels = {"app.kubernetes.io/name": "nri-resource-annotator"}
+    rendered = objects(*GIVEN)
+    assert rendered["Deployment"]["spec"]["replicas"] == 2
+    assert rendered["PodDisruptionBudget"]["spec"] == {"minAvailable": 1, "selector": {"matchLabels": labels}}
+    assert "PodDisruptionBudget" not in objects(*GIVEN, "replicas=1")
+
+
+def test_the_network_policy_admits_the_clients_that_the_operator_names_and_nothing_leaves_the_pod() -> None:
+    (port,) = objects(*GIVEN)["NetworkPolicy"]["spec"]["ingress"]
+    assert port == {"ports": [{"port": 8443}]}
+    policy = objects(*GIVEN, 'networkPolicy={"from": [{"ipBlock": {"cidr": "10.0.0.10/32"}}]}')["NetworkPolicy"]["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": 8443}], "from": [{"ipBlock": {"cidr": "10.0.0.10/32"}}]}]
+    assert policy["policyTypes"] == ["Ingress", "Egress"] and "egress" not in policy
 
 
 @pytest.mark.parametrize(

@@ -1,108 +1,152 @@
-"""Answers to an apiserver that asks before it takes a pod: the pod's resources as an annotation.
+"""Answer an API server that asks before it stores a pod: add the pod's resources as an annotation.
 
-One job: :func:`answer`, of an AdmissionReview the one to send back. Pure. The annotation is what `nri.kube.requests`
-reads on the node, exactly, where it would have to estimate from cgroups. A pod is never refused: one that cannot be
-understood, or that an API server would refuse with the annotation, goes on as it is, with the reason for the log.
+The annotation is what `nri.kube.requests` reads on the node, where it would otherwise estimate resources from cgroups.
+No pod is refused: one that cannot be understood, or whose annotations an API server would refuse, is admitted as it
+is, with the reason for the log. Every client of the cluster can send a review, so its values are counted before it is
+parsed, and only the fields that the annotation needs are decoded.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
+from itertools import islice
 from typing import Any, NamedTuple
 
-from nri.config.complaint import shorten
-from nri.config.syntax import parse_json
+from msgspec import DecodeError, Raw, Struct, ValidationError
+from msgspec.json import Decoder
+
 from nri.kube.requests import ANNOTATION
 
-__all__ = ["AdmissionAnswer", "annotation", "answer"]
+__all__ = ["MAX_TOKENS", "AdmissionAnswer", "answer"]
 
 _VERSION = "admission.k8s.io/v1"
-#: The parts of a container's resources, in the order of the API.
-_PARTS = ("limits", "requests", "claims")
-_PLACE = "/metadata/annotations"
-#: Bytes that all annotations of an object may have, keys and values together; an API server refuses more.
-_MOST_BYTES = 256 << 10
+_ANNOTATIONS_POINTER = "/metadata/annotations"
+#: Limit of an API server for all annotations of an object, keys and values together.
+_MAX_ANNOTATIONS_BYTES = 256 << 10
+#: Texts, commas, and beginnings of lists and tables of a review. A pod of 1,000 containers has some 150,000; an update
+#: sends two pods.
+MAX_TOKENS = 1 << 19
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
+
+
+class _Resources(Struct):
+    limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+    claims: list[Any] | None = None
+
+
+class _Container(Struct):
+    name: str
+    resources: _Resources | None = None
+
+
+class _Spec(Struct):
+    containers: list[_Container] | None = None
+    initContainers: list[_Container] | None = None  # noqa: N815 - the name in the document
+
+
+class _Metadata(Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Pod(Struct):
+    metadata: _Metadata | None = None
+    spec: _Spec | None = None
+
+
+class _Request(Struct):
+    uid: str = ""
+    resource: Raw = Raw(b"null")
+    namespace: str = ""
+    name: str = ""
+    object: Raw = Raw(b"null")
+
+
+class _Review(Struct):
+    request: _Request
+
+
+_REVIEW, _POD, _RESOURCE = Decoder(_Review), Decoder(_Pod), Decoder(dict[str, str])
+_POD_RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 
 
 class AdmissionAnswer(NamedTuple):
-    """An answer: the review to send back, and what the log should say, or ""."""
+    """The review to send back, and a warning for the log, or ""."""
 
     review: dict[str, Any]
-    said: str = ""
+    warning: str = ""
 
 
 def answer(body: bytes) -> AdmissionAnswer:
-    """The answer to a request. Raises ValueError for what is no AdmissionReview."""
-    review = parse_json(body)
-    request = review.get("request") if isinstance(review, dict) else None
-    if not isinstance(request, dict):
-        raise ValueError("it is no AdmissionReview with a request")  # noqa: TRY004 - one kind of error for the caller
-    uid, resource = request.get("uid"), request.get("resource")
-    response: dict[str, Any] = {"uid": uid if isinstance(uid, str) else "", "allowed": True}
-    made = {"kind": "AdmissionReview", "apiVersion": _VERSION, "response": response}
-    if resource != {"group": "", "version": "v1", "resource": "pods"}:
-        return AdmissionAnswer(made, f"asked about {resource}, which is no pod of v1")
+    """Answer a request. Raises ValueError for a body that is not an AdmissionReview, or has too many values."""
+    if _has_too_many_values(body):
+        raise ValueError(f"the request has more than {MAX_TOKENS} texts, lists, tables and commas")
     try:
-        operations = _operations(request.get("object"))
-    except ValueError as error:
-        name = f"{request.get('namespace')}/{request.get('name') or 'without a name'}"
-        return AdmissionAnswer(made, f"pod {name} is not annotated: {error}")
+        request = _REVIEW.decode(body).request
+    except ValidationError as error:
+        raise ValueError(f"not an AdmissionReview with a request: {error}") from None
+    except (DecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    response: dict[str, Any] = {"uid": request.uid, "allowed": True}
+    review = {"kind": "AdmissionReview", "apiVersion": _VERSION, "response": response}
+    pod = f"pod {request.namespace}/{request.name or 'without a name'}"
+    try:
+        if _RESOURCE.decode(request.resource) != _POD_RESOURCE:
+            raise ValidationError("another resource")
+    except ValidationError:
+        resource = bytes(request.resource)[:200].decode("utf-8", "replace")
+        return AdmissionAnswer(review, f"the request is for {resource}, not for pods of v1")
+    try:
+        operations = _operations(_POD.decode(request.object))
+    except (ValueError, RecursionError) as error:
+        return AdmissionAnswer(review, f"{pod} is not annotated: {error}")
     if operations:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(json.dumps(operations).encode()).decode()
-    return AdmissionAnswer(made)
+    return AdmissionAnswer(review)
 
 
-def annotation(spec: Any) -> str:
-    """The value of the annotation for a pod's spec. Raises ValueError if it is none."""
-    made: dict[str, Any] = {}
-    if initial := _part(spec, "initContainers", list):
-        made["initContainers"] = _resources(initial)
-    made["containers"] = _resources(_part(spec, "containers", list)) or None
-    return json.dumps(made, separators=(",", ":"))
-
-
-def _resources(containers: list[Any]) -> dict[str, Any]:
-    found = {}
-    for container in containers:
-        given = _part(container, "resources", dict)
-        parts: dict[str, Any] = {}
-        for part in _PARTS:
-            value = _part(given, part, list if part == "claims" else dict)
-            if value:
-                parts[part] = dict(sorted(value.items())) if isinstance(value, dict) else value
-        name = container.get("name")
-        if not isinstance(name, str):
-            raise ValueError(f"a container is called {shorten(name)}")  # noqa: TRY004 - one kind of error
-        found[name] = parts
-    return dict(sorted(found.items()))
-
-
-def _part(whole: Any, key: str, kind: type) -> Any:
-    """What a table has under a key, empty if nothing. Raises ValueError for what is of another kind, or no table."""
-    if not isinstance(whole, dict):
-        raise ValueError(f"{key} would be in {shorten(whole)}, which is no table")  # noqa: TRY004 - one kind of error
-    found = whole.get(key)
-    if found is not None and not isinstance(found, kind):
-        raise ValueError(f"{key} is {shorten(found)}, and should be a {'list' if kind is list else 'table'}")
-    return found or kind()
-
-
-def _operations(pod: Any) -> list[dict[str, Any]]:
-    """The changes that annotate a pod; none if it is annotated so already."""
-    metadata = _part(pod, "metadata", dict)
-    annotations = _part(metadata, "annotations", dict)
-    value = annotation(_part(pod, "spec", dict))
+def _operations(pod: _Pod) -> list[dict[str, Any]]:
+    """The JSON patch that annotates a pod; empty if the annotation is right already."""
+    present = (pod.metadata or _Metadata()).annotations
+    annotations = present or {}
+    value = _annotation(pod.spec or _Spec())
     if annotations.get(ANNOTATION) == value:
         return []
-    after = {**annotations, ANNOTATION: value}
-    size = sum(len(f"{key}{each}".encode()) for key, each in after.items())
-    place = f"{_PLACE}/{ANNOTATION.replace('/', '~1')}"
-    if size > _MOST_BYTES:
-        if ANNOTATION in annotations:  # what somebody else says of its resources would be believed
-            return [{"op": "remove", "path": place}]
-        raise ValueError(f"its annotations would have {size} bytes, and may have {_MOST_BYTES}")
-    there = metadata.get("annotations") is not None
-    made: list[dict[str, Any]] = [] if there else [{"op": "add", "path": _PLACE, "value": {}}]
-    return [*made, {"op": "add", "path": place, "value": value}]
+    size = sum(len(f"{key}{text}".encode()) for key, text in {**annotations, ANNOTATION: value}.items())
+    pointer = f"{_ANNOTATIONS_POINTER}/{ANNOTATION.replace('/', '~1')}"
+    if size > _MAX_ANNOTATIONS_BYTES:
+        if ANNOTATION in annotations:  # a value that a user wrote would be believed on the node
+            return [{"op": "remove", "path": pointer}]
+        raise ValueError(f"its annotations would have {size} bytes; the limit is {_MAX_ANNOTATIONS_BYTES}")
+    parent = [{"op": "add", "path": _ANNOTATIONS_POINTER, "value": {}}] if present is None else []
+    return [*parent, {"op": "add", "path": pointer, "value": value}]
+
+
+def _annotation(spec: _Spec) -> str:
+    """The value of the annotation, as the original writes it: keys in order, empty parts left out."""
+    value: dict[str, Any] = {}
+    if spec.initContainers:
+        value["initContainers"] = _resources_by_name(spec.initContainers)
+    value["containers"] = _resources_by_name(spec.containers or []) or None
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _resources_by_name(containers: list[_Container]) -> dict[str, Any]:
+    by_name: dict[str, Any] = {}
+    for container in containers:
+        resources = container.resources or _Resources()
+        parts = {"limits": resources.limits, "requests": resources.requests, "claims": resources.claims}
+        by_name[container.name] = {
+            name: dict(sorted(part.items())) if isinstance(part, dict) else part for name, part in parts.items() if part
+        }
+    return dict(sorted(by_name.items()))
+
+
+def _has_too_many_values(body: bytes) -> bool:
+    if sum(map(body.count, (b",", b"[", b"{", b'"'))) <= MAX_TOKENS:
+        return False
+    # Texts may contain these characters. Stop at the limit: a list of all tokens would take the memory that is saved.
+    return next(islice(_TOKEN.finditer(body), MAX_TOKENS, None), None) is not None

@@ -1,9 +1,9 @@
-"""The connections that are served at once: a bounded number, of which no address can keep the others out.
+"""Limit the connections that are served at once, so that no client can keep the others out.
 
-Rules: a connection that comes when all places are taken gets the place of one that is not being answered: of the
-address that has most places, the one that came first. So a process that holds connections open loses them to those that
-ask, such as a kubelet's probe. One that is being answered keeps its place, and is waited for, briefly. Next:
-`nri.service.http`.
+When all places are taken, a new connection gets the place of one that is still sending its request: the oldest of the
+address with most places. So a process that holds connections open loses them to clients that ask, such as a kubelet's
+probe. A connection whose request is being answered keeps its place; a new one waits briefly for it. The bytes of all
+requests together are limited in the same way.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ WAIT_S: Final = 1.0
 class Connection:
     """A socket, and the address that it is connected from; "" for a unix socket."""
 
-    __slots__ = ("address", "answered", "socket")
+    __slots__ = ("address", "answered", "body_bytes", "socket")
 
     def __init__(self, sock: socket.socket, address: str = "") -> None:
         self.socket, self.address = sock, address
         self.answered = False
+        self.body_bytes = 0
 
 
 class Connections:
@@ -35,10 +36,11 @@ class Connections:
 
     Args:
         most: places.
+        max_body_bytes: what the bodies of all requests may have together.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, max_body_bytes: int = 0) -> None:
+        self._most, self._max_body_bytes = most, max_body_bytes
         self._present: dict[Connection, None] = {}
         self._changed = threading.Condition()
 
@@ -60,6 +62,20 @@ class Connections:
             connection.answered = connection in self._present
             return connection.answered
 
+    def charge(self, connection: Connection, size: int) -> bool:
+        """Count received bytes of a body; return whether the connection may continue.
+
+        Over the limit, the connection that began to send its body first is closed.
+        """
+        with self._changed:
+            connection.body_bytes += size
+            while sum(other.body_bytes for other in self._present) > self._max_body_bytes:
+                sending = [other for other in self._present if other.body_bytes and not other.answered]
+                if not sending:
+                    break
+                self._close(sending[0])
+            return connection in self._present
+
     def wait(self, connection: Connection) -> None:
         """Note that the answer is there, and the connection only has to take it."""
         with self._changed:
@@ -80,8 +96,12 @@ class Connections:
         if not idle:
             return False
         places = Counter(each.address for each in self._present)
-        gone = max(idle, key=lambda each: places[each.address])  # of several the first, which came first
-        del self._present[gone]
-        with contextlib.suppress(OSError):
-            gone.socket.shutdown(socket.SHUT_RDWR)  # its thread wakes, and closes it
+        self._close(max(idle, key=lambda each: places[each.address]))  # of several the first, which came first
         return True
+
+    def _close(self, connection: Connection) -> None:
+        """Take a connection's place and wake its thread, which closes it."""
+        del self._present[connection]
+        with contextlib.suppress(OSError):
+            # The plain socket's method: that of an SSLSocket drops the TLS state under the thread that reads.
+            socket.socket.shutdown(connection.socket, socket.SHUT_RDWR)

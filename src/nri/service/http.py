@@ -1,9 +1,9 @@
-"""Answers over HTTP: on a unix socket, for root, and on a TCP address, for probes and Prometheus.
+"""A small HTTP server: a unix socket for root, and a TCP address for probes, Prometheus and admission reviews.
 
-Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by
-either way, and `nri.service.connections` says which. Streams last, and have places of their own; a reader that does not
-take a part of one in time is dropped. A process that connects to the unix socket has to be root's, or of
-the server's own user. Next: `nri.service.probes`, the paths that all programs have.
+A connection carries one request of bounded length, answered in bounded time. A connection costs a thread only after its
+first byte has arrived; `nri.service.connections` limits how many requests are served at once. Streams last longer and
+have their own limit; a reader that is too slow is disconnected. A process that connects to the unix socket must run as
+root or as the server's own user.
 """
 
 from __future__ import annotations
@@ -12,34 +12,46 @@ import errno
 import json
 import logging
 import os
+import re
+import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from nri.errors import NriError
 from nri.service.connections import Connection, Connections
 from nri.unix import UnixListener, credentials, make_folder
 
-__all__ = ["Answer", "Guard", "Handler", "Server", "Stream", "json_answer", "text_answer"]
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Posts", "Server", "Stream", "json_answer", "text_answer"]
 
 _log = logging.getLogger(__name__)
 
 _MOST_REQUEST: Final = 8192
 MOST_AT_ONCE: Final = 8
+#: Connections that have sent nothing yet; when one more arrives, the oldest is closed.
+MAX_SILENT: Final = 128
 MOST_STREAMS: Final = 8
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _DEADLINE_S: Final = 5.0
 _WORDS: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable",
+    413: "Content Too Large", 415: "Unsupported Media Type", 429: "Too Many Requests",
+    500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
 #: Status, type of content, content.
 Answer = tuple[int, str, bytes]
 #: The parameters of a request, each the last of its name, to the answer.
 Handler = Callable[[Mapping[str, str]], Answer]
+#: The headers of a POST request by their names in lower case, and its body, to the answer.
+BodyHandler = Callable[[Mapping[str, str], bytes], Answer]
 #: The parameters of a request to the parts of its answer, server-sent events: each is sent as soon as it is there.
 Stream = Callable[[Mapping[str, str]], Generator[bytes]]
 #: A path, and the headers of a request by their names in small letters, to the answer of those who may not ask.
@@ -56,6 +68,26 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return status, "application/json", json.dumps(value).encode()
 
 
+class Posts(NamedTuple):
+    """How POST requests over TCP are answered.
+
+    Attributes:
+        handler: answers a request, on every path; one is called at a time.
+        max_body_bytes: of one request; all requests together may hold three times as much.
+        max_requests: how many requests are served at once over TCP.
+        max_silent: how many TCP connections that have sent nothing may stay open; one more closes the oldest.
+        tls: returns the context for a new TCP connection; None serves plain HTTP.
+        on_tls_error: called with the client's address and the error when a TLS handshake fails.
+    """
+
+    handler: BodyHandler | None = None
+    max_body_bytes: int = 0
+    max_requests: int = MOST_AT_ONCE
+    max_silent: int = MAX_SILENT
+    tls: Callable[[], ssl.SSLContext] | None = None
+    on_tls_error: Callable[[str, OSError], None] | None = None
+
+
 class Server:
     """Listens from when it is made until `close`.
 
@@ -67,13 +99,14 @@ class Server:
         streams: streams by path for TCP. One that has nothing to say has to give an empty part each second.
         deadline_s: for one request and its answer together.
         guard: asked first, for each request over TCP.
-        headers: of each answer over TCP, beside those that every answer has.
+        headers: added to each answer over TCP.
+        posts: how POST requests over TCP are answered; None refuses them.
 
     Raises:
         NriError: the socket or the address cannot be listened on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, by name
         self,
         private: Mapping[str, Handler] | None = None,
         *,
@@ -84,6 +117,7 @@ class Server:
         deadline_s: float = _DEADLINE_S,
         guard: Guard | None = None,
         headers: Mapping[str, str] | None = None,
+        posts: Posts | None = None,
     ) -> None:
         self._guard = guard
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
@@ -91,9 +125,13 @@ class Server:
         self._streams = streams or {}
         self._room_for_streams = threading.Semaphore(MOST_STREAMS)
         self._deadline_s = deadline_s
-        # Places of their own: connections over TCP cannot keep root from asking.
-        self._connections = {trusted: Connections(MOST_AT_ONCE) for trusted in (True, False)}
+        self._posts = posts or Posts()
+        self._body_turn = threading.Lock()  # bodies are parsed one at a time, which bounds the memory for all of them
+        # Separate limits: connections over TCP cannot keep root from asking.
+        over_tcp = Connections(self._posts.max_requests, 3 * self._posts.max_body_bytes)
+        self._connections = {True: Connections(MOST_AT_ONCE), False: over_tcp}
         self._closing = False
+        self._wakers: list[socket.socket] = []
         self._unix: UnixListener | None = None
         self._tcp: socket.socket | None = None
         try:
@@ -119,11 +157,8 @@ class Server:
     def close(self) -> None:
         """Stop listening; requests at hand are answered. A second time does nothing."""
         self._closing = True
-        for listener, _ in self._listeners():
-            try:
-                listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which closing alone does not
-            except OSError:
-                pass
+        for waker in self._wakers:
+            waker.close()
         if self._unix is not None:
             self._unix.close()
         if self._tcp is not None:
@@ -135,36 +170,93 @@ class Server:
         return unix if self._tcp is None else [*unix, (self._tcp, False)]
 
     def accept(self, listener: socket.socket, trusted: bool) -> None:
-        """Answer what connects, until the listening socket is closed. `trusted`: by the handlers for root."""
-        while not self._closing:
+        """Serve the connections of a listening socket until it is closed. `trusted`: with the handlers for root."""
+        silent: dict[socket.socket, tuple[Connection, float]] = {}  # in order of arrival, with the time to close at
+        woken, waker = socket.socketpair()
+        self._wakers.append(waker)  # `close` wakes this thread with it; a closed listener alone would not
+        with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
+            stack.callback(_close_all, silent)
+            selector.register(woken, selectors.EVENT_READ, None)
             try:
-                connection, address = listener.accept()
-            except OSError as error:
-                if self._closing or listener.fileno() < 0:
-                    return
-                _log.warning("no connection can be accepted: %s", error)
-                time.sleep(0.1)  # mostly no descriptors are left, which passes
-                continue
-            made = Connection(connection, str(address[0]) if isinstance(address, tuple) else "")
-            if not self._connections[trusted].enter(made):
-                connection.close()
-                continue
-            try:
-                threading.Thread(target=self._serve, args=(made, trusted), name="nri-http", daemon=True).start()
-            except RuntimeError as error:  # no threads are left for now
-                _log.warning("no connection can be served: %s", error)
-                self._connections[trusted].leave(made)
-                connection.close()
+                listener.setblocking(False)
+                selector.register(listener, selectors.EVENT_READ)
+            except (OSError, ValueError):
+                return  # closed before this thread began
+            while not self._closing:
+                oldest = next(iter(silent.values()), None)
+                wait_s = None if oldest is None else max(oldest[1] - time.monotonic(), 0.0)
+                for key, _ in selector.select(wait_s):
+                    connection = key.data
+                    if connection is not None:
+                        if silent.pop(connection.socket, None) is not None:
+                            selector.unregister(connection.socket)
+                            self._admit(connection, trusted)
+                    elif key.fileobj is woken or not self._accept_one(listener, selector, silent):
+                        return
+                while silent and next(iter(silent.values()))[1] <= time.monotonic():
+                    _close_oldest(selector, silent)
+
+    def _accept_one(
+        self,
+        listener: socket.socket,
+        selector: selectors.BaseSelector,
+        silent: dict[socket.socket, tuple[Connection, float]],
+    ) -> bool:
+        """Accept a connection and wait for its first byte; return False when the listening socket is closed."""
+        try:
+            sock, address = listener.accept()
+        except BlockingIOError:
+            return True  # the client has gone in the meantime
+        except OSError as error:
+            if self._closing or listener.fileno() < 0:
+                return False
+            if silent and error.errno in (errno.EMFILE, errno.ENFILE):
+                _close_oldest(selector, silent)
+                return True
+            _log.warning("cannot accept a connection: %s", error)
+            time.sleep(0.1)  # mostly a lack of file descriptors, which passes
+            return True
+        if len(silent) >= self._posts.max_silent:
+            _close_oldest(selector, silent)
+        connection = Connection(sock, str(address[0]) if isinstance(address, tuple) else "")
+        silent[sock] = connection, time.monotonic() + self._deadline_s
+        selector.register(sock, selectors.EVENT_READ, connection)
+        return True
+
+    def _admit(self, connection: Connection, trusted: bool) -> None:
+        """Serve a connection that has sent something, in its own thread, if the limit allows it."""
+        if self._posts.tls is not None and not trusted:
+            try:  # the thread does the handshake; here the socket is only replaced, before another thread can see it
+                connection.socket = self._posts.tls().wrap_socket(
+                    connection.socket, server_side=True, do_handshake_on_connect=False
+                )
+            except (OSError, ValueError):  # the client has gone in the meantime
+                connection.socket.close()
+                return
+        if not self._connections[trusted].enter(connection):
+            connection.socket.close()
+            return
+        try:
+            threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
+        except RuntimeError as error:  # no thread can be started for now
+            _log.warning("cannot serve a connection: %s", error)
+            self._connections[trusted].leave(connection)
+            connection.socket.close()
 
     def _serve(self, connection: Connection, trusted: bool) -> None:
         sock, places = connection.socket, self._connections[trusted]
         try:
             with sock:
                 deadline = time.monotonic() + self._deadline_s
-                head = _read_head(sock, deadline)
+                if self._posts.tls is not None and not trusted:
+                    self._shake_hands(connection, deadline)
+                head, rest = _read_head(sock, deadline)
+                body = b""
+                if head.startswith(b"POST ") and self._posts.handler is not None and not trusted:
+                    body = self._read_body(connection, head, rest, deadline)
                 if not places.answer(connection):
                     return
-                answer = self._answer(head, connection, trusted)
+                answer = self._answer(head, body, connection, trusted)
                 if not isinstance(answer, tuple):
                     places.leave(connection)
                     self._stream(sock, answer)
@@ -177,6 +269,39 @@ class Server:
             _log.exception("a request could not be answered")
         finally:
             places.leave(connection)
+
+    def _shake_hands(self, connection: Connection, deadline: float) -> None:
+        """Do the TLS handshake. Raises OSError if it fails."""
+        sock = connection.socket
+        try:
+            sock.settimeout(_left(deadline))
+            sock.do_handshake()  # type: ignore[attr-defined]  # `_admit` has made it an SSLSocket
+        except OSError as error:
+            if self._posts.on_tls_error is not None:
+                self._posts.on_tls_error(connection.address, error)
+            raise
+
+    def _read_body(self, connection: Connection, head: bytes, rest: bytes, deadline: float) -> bytes:
+        """Read the body of a request; none if its length is not allowed. Raises OSError if it is late or cut off."""
+        length, places = self._body_length(head), self._connections[False]
+        body = bytearray(rest[:length])
+        chunk = bytes(body)
+        while True:
+            if not places.charge(connection, len(chunk)):
+                raise ConnectionAbortedError
+            if len(body) >= length:
+                return bytes(body)
+            connection.socket.settimeout(_left(deadline))
+            chunk = connection.socket.recv(min(1 << 16, length - len(body)))
+            if not chunk:
+                raise ConnectionAbortedError
+            body += chunk
+
+    def _body_length(self, head: bytes) -> int:
+        """The length of a request's body; -1 if there is none that is allowed."""
+        length = _fields(head).get("content-length", "")
+        is_number = length.isascii() and length.isdecimal() and len(length) <= 12
+        return int(length) if is_number and int(length) <= self._posts.max_body_bytes else -1
 
     def _stream(self, sock: socket.socket, parts: Generator[bytes]) -> None:
         """Send the parts of a stream, each in bounded time, until it or the server ends."""
@@ -195,13 +320,18 @@ class Server:
             self._room_for_streams.release()
             parts.close()
 
-    def _answer(self, head: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
+    def _answer(self, head: bytes, body: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
         sock = connection.socket
         if trusted and credentials(sock).uid not in (0, os.geteuid()):
             return text_answer("only root may ask\n", 403)
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return text_answer("not a request of HTTP/1\n", 400)
+        if words[0] == "POST" and self._posts.handler is not None and not trusted:
+            if self._body_length(head) < 0:
+                return text_answer(f"Content-Length must be a number up to {self._posts.max_body_bytes}\n", 413)
+            with self._body_turn:
+                return self._posts.handler(_fields(head), body)
         if words[0] not in ("GET", "HEAD"):
             return text_answer("only GET\n", 405)
         try:
@@ -232,7 +362,21 @@ def _listen(address: str) -> socket.socket:
         raise OSError(errno.EINVAL, "not HOST:PORT, such as 127.0.0.1:8080")
     host = name.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host or "127.0.0.1", int(port)), family=family, backlog=128)
+    both = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server((host or "127.0.0.1", int(port)), family=family, backlog=128, dualstack_ipv6=both)
+
+
+def _close_all(silent: Mapping[socket.socket, object]) -> None:
+    for sock in silent:
+        sock.close()
+
+
+def _close_oldest(selector: selectors.BaseSelector, silent: dict[socket.socket, tuple[Connection, float]]) -> None:
+    """Close the connection that has been silent for longest."""
+    sock = next(iter(silent))
+    del silent[sock]
+    selector.unregister(sock)
+    sock.close()
 
 
 def _left(deadline: float) -> float:
@@ -242,16 +386,16 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _read_head(sock: socket.socket, deadline: float) -> bytes:
-    """The request's first lines. Raises OSError if they do not come in time, or are too long."""
-    got = b""
-    while b"\r\n\r\n" not in got and b"\n\n" not in got:
+def _read_head(sock: socket.socket, deadline: float) -> tuple[bytes, bytes]:
+    """The request's first lines, and what came after them. Raises OSError if they are late or too long."""
+    data = b""
+    while not (end := _HEAD_END.search(data)):
         sock.settimeout(_left(deadline))
         chunk = sock.recv(_MOST_REQUEST)
-        got += chunk
-        if not chunk or len(got) > _MOST_REQUEST:
+        data += chunk
+        if not chunk or len(data) > _MOST_REQUEST:
             raise ConnectionAbortedError
-    return got
+    return data[: end.end()], data[end.end() :]
 
 
 def _fields(head: bytes) -> dict[str, str]:

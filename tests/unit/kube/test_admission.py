@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nri.kube.admission import annotation, answer
+from nri.kube.admission import MAX_TOKENS, answer
 from nri.kube.requests import ANNOTATION, Requests, annotated
 
 SPEC = {
@@ -23,6 +23,12 @@ SPEC = {
 def review(pod: Any, **fields: Any) -> bytes:
     resource = {"group": "", "version": "v1", "resource": "pods"}
     return json.dumps({"request": {"uid": "u", "resource": resource, "object": pod, **fields}}).encode()
+
+
+def annotation(spec: Any) -> str:
+    """The annotation that a pod with this spec gets."""
+    *_, change = json.loads(b64decode(answer(review({"spec": spec})).review["response"]["patch"]))
+    return str(change["value"])
 
 
 def test_the_node_reads_back_what_the_pod_asks_for() -> None:
@@ -44,27 +50,27 @@ def test_an_annotated_pod_is_left_as_it_is_and_one_that_was_annotated_by_hand_is
 
 
 @pytest.mark.parametrize(
-    ("pod", "said"),
+    ("pod", "reason"),
     [
-        (5, "metadata would be in 5, which is no table"),
-        (None, "metadata would be in null"),
-        ({"metadata": 5}, "metadata is 5, and should be a table"),
-        ({"metadata": {"annotations": []}}, "annotations is [], and should be a table"),
-        ({"spec": "x"}, 'spec is "x", and should be a table'),
-        ({"spec": {"containers": {}}}, "containers is {}, and should be a list"),
-        ({"spec": {"initContainers": 5}}, "initContainers is 5, and should be a list"),
-        ({"spec": {"containers": [5]}}, "resources would be in 5, which is no table"),
-        ({"spec": {"containers": [{"name": 5}]}}, "a container is called 5"),
-        ({"spec": {"containers": [{}]}}, "a container is called null"),
-        ({"spec": {"containers": [{"name": "a", "resources": []}]}}, "resources is [], and should be a table"),
-        ({"spec": {"containers": [{"name": "a", "resources": {"limits": 5}}]}}, "limits is 5, and should be a table"),
-        ({"spec": {"containers": [{"name": "a", "resources": {"claims": {}}}]}}, "claims is {}, and should be a list"),
+        (5, "Expected `object`, got `int`"),
+        (None, "Expected `object`, got `null`"),
+        ({"metadata": 5}, "Expected `object | null`, got `int` - at `$.metadata`"),
+        ({"metadata": {"annotations": []}}, "Expected `object | null`, got `array` - at `$.metadata.annotations`"),
+        ({"spec": "x"}, "Expected `object | null`, got `str` - at `$.spec`"),
+        ({"spec": {"containers": {}}}, "Expected `array | null`, got `object` - at `$.spec.containers`"),
+        ({"spec": {"initContainers": 5}}, "Expected `array | null`, got `int` - at `$.spec.initContainers`"),
+        ({"spec": {"containers": [5]}}, "Expected `object`, got `int` - at `$.spec.containers[0]`"),
+        ({"spec": {"containers": [{}]}}, "Object missing required field `name` - at `$.spec.containers[0]`"),
+        (
+            {"spec": {"containers": [{"name": "a", "resources": {"limits": 5}}]}},
+            "Expected `object | null`, got `int` - at `$.spec.containers[0].resources.limits`",
+        ),
     ],
 )
-def test_a_pod_that_cannot_be_read_goes_on_as_it_is_and_is_told(pod: Any, said: str) -> None:
-    found = answer(review(pod, namespace="ns", name="web"))
-    assert found.review["response"] == {"uid": "u", "allowed": True}
-    assert found.said.startswith(f"pod ns/web is not annotated: {said}")
+def test_a_pod_with_a_field_of_a_wrong_type_is_admitted_unchanged_with_a_warning(pod: Any, reason: str) -> None:
+    admission = answer(review(pod, namespace="ns", name="web"))
+    assert admission.review["response"] == {"uid": "u", "allowed": True}
+    assert admission.warning == f"pod ns/web is not annotated: {reason}"
 
 
 def test_a_pod_that_an_api_server_would_refuse_with_the_annotation_goes_on_without_it() -> None:
@@ -74,9 +80,9 @@ def test_a_pod_that_an_api_server_would_refuse_with_the_annotation_goes_on_witho
             review({"metadata": {"annotations": {"note": "é" * (size // 2) + "x" * (size % 2)}}, "spec": SPEC})
         )
         assert found.review["response"]["allowed"] and ("patch" in found.review["response"]) is patched
-        assert found.said == (
-            "" if patched else "pod None/without a name is not annotated: "
-            "its annotations would have 262145 bytes, and may have 262144"
+        assert found.warning == (
+            "" if patched else "pod /without a name is not annotated: "
+            "its annotations would have 262145 bytes; the limit is 262144"
         )  # fmt: skip
 
 
@@ -96,10 +102,23 @@ def test_sidecars_are_annotated_and_ephemeral_containers_which_have_no_resources
 
 def test_another_resource_goes_on_as_it_is() -> None:
     found = answer(review({}, resource={"group": "apps", "version": "v1", "resource": "deployments"}))
-    assert found.review["response"]["allowed"] and "deployments" in found.said
+    assert found.review["response"]["allowed"] and "deployments" in found.warning
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"request": 1}', b"[" * 100_000, b"\xff"])
-def test_what_is_no_review_is_an_error(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"it is no|Expecting|nested|codec"):
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"{}", b'{"request": 1}', b"[" * 100_000, b"\xff", b'{"request":{"object":' + b"[" * 100_000],
+)
+def test_a_body_that_is_not_a_review_is_an_error(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not (an AdmissionReview with a request|JSON): "):
         answer(body)
+
+
+def test_values_are_counted_before_they_are_parsed_and_characters_of_texts_are_not() -> None:
+    body = review({"spec": {"containers": [{"name": "a", "args": [","] * 1000}]}})
+    many = review({"spec": {"containers": [{"name": "a", "args": ["{[,"] * MAX_TOKENS}]}})
+    one_text = review({"spec": {"containers": [{"name": "a", "args": ['\\",[{' * MAX_TOKENS]}]}})
+    assert "patch" in answer(body).review["response"]
+    assert "patch" in answer(one_text).review["response"]
+    with pytest.raises(ValueError, match=f"the request has more than {MAX_TOKENS} texts"):
+        answer(many)

@@ -16,7 +16,7 @@ import pytest
 
 from nri.errors import NriError
 from nri.service import connections, http
-from nri.service.http import Server, json_answer, text_answer
+from nri.service.http import Posts, Server, json_answer, text_answer
 from nri.unix import Credentials
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
@@ -185,21 +185,88 @@ def test_a_moment_without_descriptors_does_not_end_the_listening(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Listener:
-        """Accepts nothing, first because there are no descriptors, then because it is closed."""
+        """A listening socket: the first connection finds no descriptor, the second one finds the socket closed."""
 
-        def __init__(self) -> None:
-            self.answers = [OSError(24, "Too many open files"), OSError(22, "Invalid argument")]
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock = sock
+            self.errors = [OSError(24, "Too many open files"), OSError(22, "Invalid argument")]
+
+        def setblocking(self, flag: bool) -> None:
+            self.sock.setblocking(flag)
 
         def accept(self) -> None:
-            raise self.answers.pop(0)
+            raise self.errors.pop(0)
 
         def fileno(self) -> int:
-            return len(self.answers) - 1
+            return self.sock.fileno() if self.errors else -1
 
-    listener = Listener()
-    server.accept(listener, False)  # type: ignore[arg-type]
-    assert "no connection can be accepted: [Errno 24] Too many open files" in caplog.text
-    assert listener.answers == []
+    with socket.create_server(("127.0.0.1", 0)) as sock, connect(sock.getsockname()[1]):
+        listener = Listener(sock)
+        server.accept(listener, False)  # type: ignore[arg-type]
+    assert "cannot accept a connection: [Errno 24] Too many open files" in caplog.text
+    assert listener.errors == []
+
+
+def test_silent_connections_cost_no_place_and_the_oldest_gives_way() -> None:
+    patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0, posts=Posts(max_silent=20))
+    with contextlib.closing(patient), contextlib.ExitStack() as stack:
+        threads = threading.active_count()
+        silent = [stack.enter_context(connect(patient.port)) for _ in range(30)]
+        assert all(received(sock) == b"" for sock in silent[:10]), "the oldest ones are closed"
+        assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+        assert threading.active_count() <= threads + 1, "a silent connection has no thread"
+        silent[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert received(silent[-1]).endswith(b"brief\n"), "the newest ones are still served"
+
+
+def test_a_silent_connection_is_closed_at_the_deadline() -> None:
+    with contextlib.closing(Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=0.2)) as server:
+        with connect(server.port) as sock:
+            assert received(sock) == b""
+
+
+@pytest.fixture
+def echo() -> Iterator[Server]:
+    """A server that answers each POST request with its body and its own header `x-a`."""
+    server = Server(
+        public=PUBLIC,
+        address="127.0.0.1:0",
+        deadline_s=300.0,
+        posts=Posts(lambda fields, body: (200, "text/plain", f"{fields.get('x-a')} ".encode() + body), 1000),
+    )
+    with contextlib.closing(server):
+        yield server
+
+
+def post(sock: socket.socket, length: object, body: bytes) -> None:
+    sock.sendall(f"POST /any HTTP/1.1\r\nX-A: 1\r\nContent-Length: {length}\r\n\r\n".encode() + body)
+
+
+def test_a_body_is_answered_also_when_it_comes_in_pieces(echo: Server) -> None:
+    with connect(echo.port) as sock:
+        post(sock, 6, b"abc")
+        time.sleep(0.05)
+        sock.sendall(b"def, and more than was announced")
+        assert received(sock).endswith(b"\r\n\r\n1 abcdef")
+
+
+@pytest.mark.parametrize("length", ["1001", "9" * 40, "-1", "x", ""])
+def test_a_body_without_an_allowed_length_is_refused(echo: Server, length: str) -> None:
+    with connect(echo.port) as sock:
+        post(sock, length, b"")
+        head = received(sock)
+    assert head.startswith(b"HTTP/1.1 413 ") and b"Content-Length must be a number up to 1000" in head
+
+
+def test_unfinished_bodies_give_way_to_new_ones(echo: Server) -> None:
+    with contextlib.ExitStack() as stack:
+        senders = [stack.enter_context(connect(echo.port)) for _ in range(4)]
+        for sock in senders:
+            post(sock, 1000, b"")
+            sock.sendall(b"x" * 900)
+        assert received(senders[0]) == b"", "3,600 of 3,000 bytes: the oldest sender is closed"
+        senders[3].sendall(b"x" * 100)
+        assert received(senders[3]).endswith(b"x" * 1000)
 
 
 def test_a_moment_without_threads_does_not_end_the_listening(
@@ -208,7 +275,7 @@ def test_a_moment_without_threads_does_not_end_the_listening(
     with no_threads():
         assert not answered(path)
     assert answered(path)
-    assert "no connection can be served: can't start new thread" in caplog.text
+    assert "cannot serve a connection: can't start new thread" in caplog.text
 
 
 def answered(path: str) -> bool:

@@ -1,7 +1,4 @@
-"""`nri resource-annotator`: a webhook that annotates pods with their resources.
-
-Next: `nri.cli.support.webhook` serves, `nri.kube.admission` answers.
-"""
+"""`nri resource-annotator`: an admission webhook that annotates pods with their resources."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ EXAMPLES = [
               help=f"Its key (default {_FOLDER}/tls.key; env RESOURCE_ANNOTATOR_KEY_FILE).")  # fmt: skip
 @click.pass_obj
 def command(settings: Settings, port: int, cert_file: str, key_file: str) -> None:
-    """Annotate pods with their resources, as an admission webhook of an apiserver.
+    """Annotate pods with their resources, as an admission webhook of an API server.
 
     Each pod that is created or changed gets the annotation noderesource.dev/resources: requests and limits of its
-    containers as JSON. topology-aware, balloons and the node agent then need not estimate them from cgroups. No pod is
-    refused. The certificate is read again when it changes. SIGTERM ends it.
+    containers as JSON. topology-aware, balloons and the node agent then do not have to estimate them from cgroups. No
+    pod is refused. The certificate is read again when it changes. SIGTERM ends the webhook.
     """
     import logging
     import signal
@@ -42,7 +39,6 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     stop = Stop(second_ends=True)
     stop.listen(signal.SIGTERM)
     webhook = Webhook(port, cert_file, key_file)
-    webhook.start()
-    logging.getLogger("nri.resource-annotator").info("ready: port %d", webhook.server_port)
+    logging.getLogger("nri.resource-annotator").info("ready: port %d", webhook.port)
     stop.wait_for_signal()
     webhook.stop()

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from nri.cli.support import webhook
-from nri.cli.support.webhook import MOST_AT_ONCE, MOST_BYTES, Webhook
+from nri.cli.support.webhook import MAX_BODY_BYTES, MAX_REQUESTS, Webhook
 from nri.errors import ConfigError, NriError
 from tests.support.needs import need_tool
 from tests.support.no_threads import no_threads
@@ -41,11 +42,10 @@ class Served:
         certify(folder)
         self.folder = folder
         self.webhook = Webhook(0, str(folder / "tls.crt"), str(folder / "tls.key"))
-        self.webhook.start()
 
     def connection(self) -> HTTPSConnection:
         context = ssl.create_default_context(cafile=str(self.folder / "tls.crt"))
-        return HTTPSConnection("localhost", self.webhook.server_port, context=context, timeout=20)
+        return HTTPSConnection("localhost", self.webhook.port, context=context, timeout=20)
 
     def ask(self, body: str | None, kind: str = "application/json", method: str = "POST") -> tuple[int, Any]:
         connection = self.connection()
@@ -63,7 +63,7 @@ def served(tmp_path: Path):
     made.webhook.stop()
 
 
-def test_a_review_is_answered_and_a_connection_serves_several(served: Served) -> None:
+def test_reviews_of_one_client_are_answered_one_after_the_other(served: Served) -> None:
     connection = served.connection()
     for _ in range(2):
         connection.request("POST", "/", REVIEW, {"Content-Type": "application/json"})
@@ -80,7 +80,7 @@ def test_an_apiserver_that_speaks_tls_1_2_at_most_is_answered_and_nothing_older(
     context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the version, and no cipher, that is refused
     with warnings.catch_warnings(action="ignore"):
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
-    connection = HTTPSConnection("localhost", served.webhook.server_port, context=context, timeout=20)
+    connection = HTTPSConnection("localhost", served.webhook.port, context=context, timeout=20)
     if not served_with:
         with pytest.raises(ssl.SSLError):
             connection.connect()
@@ -100,10 +100,10 @@ def test_a_probe_is_answered_as_alive(served: Served, method: str, kind: str) ->
 @pytest.mark.parametrize(
     ("body", "kind", "status", "said"),
     [
-        ("{}", "application/json", 400, "no AdmissionReview"),
+        ("{}", "application/json", 400, "not an AdmissionReview"),
         ("{", "application/json", 400, ""),
-        ("{}", "application/json; charset=utf-8", 400, "no AdmissionReview"),
-        ("{}", "text/plain", 415, "expected application/json, not text/plain"),
+        ("{}", "application/json; charset=utf-8", 400, "not an AdmissionReview"),
+        ("{}", "text/plain", 415, "Content-Type is text/plain; it must be application/json"),
     ],
 )
 def test_what_is_no_review_has_a_status_and_a_reason(
@@ -116,10 +116,10 @@ def test_what_is_no_review_has_a_status_and_a_reason(
 def test_what_is_no_pod_goes_on_and_is_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     status, found = served.ask('{"request": {"uid": "u", "resource": "nodes"}}')
     assert status == 200 and found["response"] == {"uid": "u", "allowed": True}
-    assert "asked about nodes, which is no pod of v1" in caplog.text
+    assert 'the request is for "nodes", not for pods of v1' in caplog.text
 
 
-@pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "9" * 40, "0" * 12 + "9" * 12, "-1", "x", ""])
+@pytest.mark.parametrize("length", [str(MAX_BODY_BYTES + 1), "9" * 40, "0" * 12 + "9" * 12, "-1", "x", ""])
 def test_a_body_without_a_length_that_may_be_is_not_read(served: Served, length: str) -> None:
     connection = served.connection()
     connection.putrequest("POST", "/")
@@ -131,7 +131,7 @@ def test_a_body_without_a_length_that_may_be_is_not_read(served: Served, length:
 
 
 def test_clients_that_speak_no_tls_or_nothing_keep_nobody_waiting(served: Served) -> None:
-    silent = [socket.create_connection(("localhost", served.webhook.server_port)) for _ in range(4)]
+    silent = [socket.create_connection(("localhost", served.webhook.port)) for _ in range(4)]
     silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert served.ask(REVIEW)[0] == 200
     for each in silent:
@@ -140,9 +140,11 @@ def test_clients_that_speak_no_tls_or_nothing_keep_nobody_waiting(served: Served
 
 def test_connections_that_come_while_no_thread_can_be_started_take_no_place_of_later_ones(served: Served) -> None:
     with no_threads():
-        for _ in range(MOST_AT_ONCE + 1):
-            with socket.create_connection(("localhost", served.webhook.server_port), 20) as sock:
-                assert sock.recv(1) == b"", "it is left"
+        for _ in range(MAX_REQUESTS + 1):
+            with socket.create_connection(("localhost", served.webhook.port), 20) as sock:
+                sock.sendall(b"x")
+                with suppress(ConnectionResetError):
+                    assert sock.recv(1) == b"", "it is closed"
     assert served.ask(None, method="GET")[0] == 200
 
 
@@ -155,10 +157,10 @@ def test_a_certificate_that_was_replaced_counts_and_a_bad_one_does_not(
     good = (served.folder / "tls.crt").read_text()
     (served.folder / "tls.crt").write_text("no certificate")
     context = ssl.create_default_context(cadata=good)
-    with socket.create_connection(("localhost", served.webhook.server_port)) as plain:
+    with socket.create_connection(("localhost", served.webhook.port)) as plain:
         with context.wrap_socket(plain, server_hostname="localhost"):
             pass
-    wait_for(lambda: "the certificate stays what it was" in caplog.text)
+    wait_for(lambda: "the previous certificate stays in use" in caplog.text)
 
 
 def test_a_certificate_that_is_replaced_before_its_key_leaves_the_one_before_until_both_are_there(
@@ -171,7 +173,7 @@ def test_a_certificate_that_is_replaced_before_its_key_leaves_the_one_before_unt
     new_key = (folder / "tls.key").read_text()
     (folder / "tls.key").write_text(key)
     trusting = ssl.create_default_context(cadata=old)
-    connection = HTTPSConnection("localhost", served.webhook.server_port, context=trusting, timeout=20)
+    connection = HTTPSConnection("localhost", served.webhook.port, context=trusting, timeout=20)
     connection.request("GET", "/")
     assert connection.getresponse().status == 200
     connection.close()
@@ -180,8 +182,9 @@ def test_a_certificate_that_is_replaced_before_its_key_leaves_the_one_before_unt
     assert served.ask(REVIEW)[0] == 200
 
 
-def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "WHOLE_S", 0.2)
+def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "DEADLINE_S", 0.5)
+    served = Served(tmp_path)
     for line in ("X: ", "POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"):
         connection = served.connection()
         connection.connect()
@@ -196,14 +199,15 @@ def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(served: Served, m
 
         wait_for(refused)
         connection.close()
+    served.webhook.stop()
 
 
 def test_a_client_that_does_not_take_the_certificate_is_told_with_what_to_look_at(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        HTTPSConnection("localhost", served.webhook.server_port, context=ssl.create_default_context()).connect()
-    wait_for(lambda: "does not take the certificate" in caplog.text)
+        HTTPSConnection("localhost", served.webhook.port, context=ssl.create_default_context()).connect()
+    wait_for(lambda: "refuses the certificate" in caplog.text)
     assert "UNKNOWN_CA" in caplog.text and "caBundle" in caplog.text
 
 
@@ -228,8 +232,8 @@ def _without_names(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_expired, "tls.crt: an API server will refuse it: certificate has expired; renew it"),
-        (_without_names, "tls.crt has no subjectAltName, and API servers look at no other name"),
+        (_expired, "tls.crt: API servers will refuse it: certificate has expired; renew it"),
+        (_without_names, "tls.crt has no subjectAltName, the only name that API servers check"),
         (lambda folder: (folder / "tls.key").chmod(0o644), "tls.key can be read by all users of this machine"),
         (lambda folder: None, ""),
     ],
@@ -239,7 +243,7 @@ def test_what_an_api_server_would_not_take_and_others_could_read_is_told_at_once
 ) -> None:
     certify(tmp_path)
     change(tmp_path)
-    Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")).server_close()
+    Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")).stop()
     assert (said in caplog.text) if said else not caplog.records
 
 
@@ -255,11 +259,11 @@ def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
     certify(tmp_path)
     good = key.read_text()
     key.write_text(crt.read_text())
-    assert error() == f"command line: --key-file: {key} holds no private key in PEM"
+    assert error() == f"command line: --key-file: {key} does not contain a private key in PEM"
     certify(tmp_path)
     other, text = key.read_text(), crt.read_text()
     key.write_text(good)
-    assert f"--key-file: {key} is not the key of {crt} (give the two" in error()
+    assert f"--key-file: {key} is not the key of {crt} (use two files" in error()
     key.write_text(other)
     crt.write_text(text.replace("MII", "XXX"))
     assert f"--cert-file: {crt} with {key} cannot be used: " in error()
@@ -267,9 +271,9 @@ def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
     words = ["pkey", "-in", str(key), "-aes128", "-passout", "pass:x", "-out", f"{key}.new"]
     subprocess.run([need_tool("openssl"), *words], check=True, capture_output=True)
     (tmp_path / "tls.key.new").rename(key)
-    assert f"--key-file: {key} has a pass phrase, and nobody is here to type it" in error()
+    assert f"--key-file: {key} is protected by a pass phrase" in error()
     key.write_text(other)
     first = Webhook(0, str(crt), str(key))
-    with pytest.raises(NriError, match="cannot listen on port"):
-        Webhook(first.server_port, str(crt), str(key))
-    first.server_close()
+    with pytest.raises(NriError, match=r"cannot listen on .*: another process listens there"):
+        Webhook(first.port, str(crt), str(key))
+    first.stop()

@@ -7,10 +7,15 @@ import signal
 import socket
 import ssl
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPSConnection
 from pathlib import Path
 
+import pytest
+
 from tests.unit.cli.conftest import command, environment
-from tests.unit.cli.support.test_webhook import certify
+from tests.unit.cli.support.test_webhook import REVIEW, certify
 
 
 def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path) -> None:
@@ -53,6 +58,70 @@ def test_of_a_good_certificate_it_has_no_doubts_where_the_machine_allows_tls_1_2
                 assert secured.version() == "TLSv1.2"
         finally:
             program.kill()
+
+
+@pytest.fixture
+def annotator(folder: Path) -> Iterator[tuple[int, Callable[[], HTTPSConnection]]]:
+    """A running program: its process, and what opens a connection to it."""
+    certify(folder)
+    words = ["--port", "0", "--cert-file", str(folder / "tls.crt"), "--key-file", str(folder / "tls.key")]
+    with subprocess.Popen(
+        command("resource-annotator", *words), env=environment(), stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stderr is not None
+        try:
+            port = int(program.stderr.readline().rpartition("ready: port ")[2])
+            context = ssl.create_default_context(cafile=str(folder / "tls.crt"))
+            yield program.pid, lambda: HTTPSConnection("localhost", port, context=context, timeout=60)
+        finally:
+            program.kill()
+
+
+def review(connection: HTTPSConnection, body: bytes) -> int:
+    """Send a review; return the status of the answer."""
+    with closing(connection):
+        connection.request("POST", "/", body, {"Content-Type": "application/json"})
+        return connection.getresponse().status
+
+
+def test_a_review_is_answered_beside_a_thousand_silent_connections_that_come_back(
+    annotator: tuple[int, Callable[[], HTTPSConnection]],
+) -> None:
+    pid, connect = annotator
+    port = connect().port
+    with ExitStack() as stack:
+        for _ in range(1000):
+            stack.enter_context(socket.create_connection(("localhost", port), 20))
+        assert [review(connect(), REVIEW.encode()) for _ in range(5)] == [200] * 5
+        assert len(os.listdir(f"/proc/{pid}/task")) < 10, "a silent connection has no thread"
+
+
+#: Reviews of 8 MiB whose parts cost most memory when they are decoded.
+BOMBS = {
+    "lists": b"[" + b"[]," * 2_790_000 + b"[]]",
+    "keys": b"{" + b",".join(b'"%x":[]' % number for number in range(700_000)) + b"}",
+    "containers": REVIEW.encode().replace(b'{"name": "app"}', b"{}," * 2_780_000 + b"{}"),
+    "texts": REVIEW.encode().replace(b'{"name": "app"}', '{"name": "\U0001f600'.encode() + b"x" * 8_000_000 + b'"}'),
+    "quotes": b'{"request": "' + b'\\"' * 4_000_000,
+    "depth": b"[" * 8_000_000,
+}
+
+
+def test_no_review_takes_half_of_the_memory_that_the_manifests_allow(
+    annotator: tuple[int, Callable[[], HTTPSConnection]],
+) -> None:
+    pid, connect = annotator
+    peaks = {}
+    for name, body in BOMBS.items():
+        assert review(connect(), body) in (200, 400)
+        peaks[name] = peak_mib(pid)
+    assert max(peaks.values()) < 128, peaks
+
+
+def peak_mib(pid: int) -> int:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) >> 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
