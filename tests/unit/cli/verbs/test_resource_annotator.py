@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.support.webhook import MAX_REQUESTS
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.support.test_webhook import REVIEW, certify
 
@@ -94,6 +95,17 @@ def test_a_review_is_answered_beside_a_thousand_silent_connections_that_come_bac
             stack.enter_context(socket.create_connection(("localhost", port), 20))
         assert [review(connect(), REVIEW.encode()) for _ in range(5)] == [200] * 5
         assert len(os.listdir(f"/proc/{pid}/task")) < 10, "a silent connection has no thread"
+
+
+def test_connections_that_stop_in_their_first_byte_have_a_bounded_number_of_threads_and_delay_no_review(
+    annotator: tuple[int, Callable[[], HTTPSConnection]],
+) -> None:
+    pid, connect = annotator
+    with ExitStack() as stack:
+        for _ in range(10 * MAX_REQUESTS):
+            stack.enter_context(socket.create_connection(("localhost", connect().port), 20)).sendall(b"\x16")
+        assert review(connect(), REVIEW.encode()) == 200
+        assert len(os.listdir(f"/proc/{pid}/task")) < MAX_REQUESTS + 10
 
 
 #: Reviews of 8 MiB whose parts cost most memory when they are decoded.
