@@ -5,9 +5,9 @@
     python tools/covered.py                     the files below the bound, with what is not run; exit code 1 if any
     python tools/covered.py --all stub          the same of all files whose path has `stub` in it, good or not
 
-Rules: a file is measured by itself, so that a good one does not make up for another; the bound and the exceptions, each
-with its reason, are in `pyproject.toml` (`tool.nri.tests`); an exception that is not needed any more is an error, too.
-`python -m coverage html -d build/coverage/html` shows the same as pages. Next: `tools/check.py`, whose stages are both.
+Each file is measured separately, so that a good one does not make up for another. The bound, and the files for which it
+is not required, each with its reason, are in `pyproject.toml` (`tool.nri.tests`).
+`python -m coverage html -d build/coverage/html` shows the same as pages.
 """
 
 from __future__ import annotations
@@ -53,20 +53,19 @@ class File:
         return min(self.lines, self.branches)
 
 
-def settings() -> tuple[float, dict[str, str]]:
-    """The bound in percent, and the reasons of the exceptions by path."""
-    table = _table()
-    return float(table["covered_percent"]), dict(table["exceptions"])
+def bound_percent() -> float:
+    """The share of lines and branches of each file that must run."""
+    return float(_table()["covered_percent"])
 
 
 def unmeasured() -> dict[str, str]:
-    """The folders below src/nri that the bound does not hold for, with their reasons."""
+    """The files and folders below src/nri for which the bound is not required, with their reasons."""
     return dict(_table()["unmeasured"])
 
 
-def lies_in(path: str, folders: Iterable[str]) -> bool:
-    """Whether a file, by its path below src/nri, lies in one of these folders."""
-    return any(path.startswith(f"{folder}/") for folder in folders)
+def lies_in(path: str, places: Iterable[str]) -> bool:
+    """Whether a file is one of these files or lies in one of these folders; all paths are below src/nri."""
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def _table() -> dict[str, Any]:
@@ -85,12 +84,6 @@ def run(arguments: list[str], *, add: bool) -> NoReturn:
         forget()
     FOLDER.mkdir(parents=True, exist_ok=True)
     os.execv(sys.executable, (sys.executable, "-m", "coverage", "run", "-m", "pytest", *arguments))
-
-
-def test_file(path: str) -> Path:
-    """Where the tests of a module are; `path` is below src/nri."""
-    place = Path(path)
-    return ROOT / "tests" / "unit" / place.parent / f"test_{place.name}"
 
 
 def measured() -> list[File]:
@@ -139,23 +132,20 @@ def _ranges(numbers: Iterable[int]) -> list[str]:
     return [f"{row[0]}-{row[-1]}" if len(row) > 1 else str(row[0]) for row in rows]
 
 
-def complaints(files: Iterable[File], bound: float, exceptions: dict[str, str]) -> list[str]:
-    """What is below the bound, and exceptions that are not needed; a line for each."""
-    told = []
-    for file in files:
-        if file.path not in exceptions and file.covered < bound:
-            share = f"lines {file.lines:.0f} %, branches {file.branches:.0f} %"
-            told.append(f"src/nri/{file.path}: {share}; not run: {file.missing}")
-        elif file.path in exceptions and file.covered >= bound and test_file(file.path).exists():
-            told.append(f"src/nri/{file.path}: it is covered, and needs no exception in pyproject.toml")
-    return told
+def complaints(files: Iterable[File], bound: float) -> list[str]:
+    """A line for each file below the bound."""
+    return [
+        f"src/nri/{file.path}: lines {file.lines:.0f} %, branches {file.branches:.0f} %; not run: {file.missing}"
+        for file in files
+        if file.covered < bound
+    ]
 
 
 def main(arguments: list[str]) -> int:
     """Measure, or report."""
     if arguments[:1] in (["run"], ["add"]):
         run(arguments[1:], add=arguments[0] == "add")
-    bound, exceptions = settings()
+    bound = bound_percent()
     try:
         files = measured()
     except FileNotFoundError as error:
@@ -166,13 +156,13 @@ def main(arguments: list[str]) -> int:
             if all(word in file.path for word in arguments[1:]):
                 print(f"{file.lines:4.0f} {file.branches:4.0f}  {file.path}  {file.missing}")
         return 0
-    told = complaints(files, bound, exceptions)
-    for line in told:
+    lines = complaints(files, bound)
+    for line in lines:
         print(line)
-    for folder, reason in unmeasured().items():
-        print(f"not looked at: src/nri/{folder}: {reason}")
-    print(f"{len(files)} files, {len(told)} below {bound:g} % of their lines or branches")
-    return int(bool(told))
+    for place, reason in unmeasured().items():
+        print(f"not measured: src/nri/{place}: {reason}")
+    print(f"{len(files)} files, {len(lines)} below {bound:g} % of their lines or branches")
+    return int(bool(lines))
 
 
 if __name__ == "__main__":
