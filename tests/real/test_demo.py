@@ -179,7 +179,9 @@ def test_without_root_it_is_dry_and_says_so() -> None:
 
 AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-u", "CI", "HOME=/tmp"]
 #: /var/lib/cni as it is where CNI has run as root.
-CNI_OF_ROOT = 'mount -t tmpfs t /var/lib/cni && mkdir -m 700 /var/lib/cni/results && chmod "$0" /var/lib/cni && exec "$@"'
+CNI_OF_ROOT = (
+    'mount -t tmpfs t /var/lib/cni && mkdir -m 700 /var/lib/cni/results && chmod "$0" /var/lib/cni && exec "$@"'
+)
 
 
 @pytest.mark.parametrize("mode", ["700", "755"])

@@ -107,8 +107,10 @@ class ContainerRequests:
     def read(self, tree: dict[str, Any], wanted: Quantities, *, first: bool) -> ContainerRequest:
         """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
         document, name = self._document, self._document.text(tree, "name")
-        if not name or "/" in name or name in (".", ".."):
-            raise document.error("a container needs a name, without slashes", "spec.containers.name", tree, "name")
+        if not name or set("/\0") & set(name) or name in (".", ".."):
+            raise document.error(
+                "a container needs a name, without slashes and null bytes", "spec.containers.name", tree, "name"
+            )
         if name in self._names:
             raise document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)

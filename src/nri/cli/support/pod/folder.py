@@ -61,7 +61,7 @@ def create(folder: Path, name: str, cgroup: str) -> None:
         os.rename(unnamed, folder)  # fails where another run was first, whose folder is never empty
     except OSError as error:
         if error.errno not in _TAKEN:
-            raise
+            raise OSError(error.errno, error.strerror, str(folder)) from None
         owner = _read_record(folder)
         other = f"pod {owner.name} already has" if owner else f"{folder} already exists: another pod has"
         raise Failure(f"pod {name}: {other} the uid {folder.name}; {remedy}") from None

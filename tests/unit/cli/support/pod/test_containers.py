@@ -145,6 +145,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
     ("container", "error"),
     [
         ("name: a/b", "needs a name, without slashes"),
+        ('name: "a\\0b"', "needs a name, without slashes and null bytes"),
         ("image: ''", "needs an image"),
         ("imagePullPolicy: X", "expected one of Always"),
         ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets are a cluster's"),

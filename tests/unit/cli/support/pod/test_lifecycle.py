@@ -106,6 +106,14 @@ def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: 
     assert loser.calls == [] and (Path(first.config.log_directory)).is_dir()
 
 
+def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Path) -> None:
+    made = pod(tmp_path)
+    made.config.log_directory = f"{tmp_path}/{'u' * 300}/logs"
+    with pytest.raises(Failure, match=f"pod default/web: {tmp_path}/uuu.*: File name too long"):
+        run(Runtime(), made)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_step(tmp_path: Path) -> None:
     runtime = Runtime()
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
