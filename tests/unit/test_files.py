@@ -281,7 +281,7 @@ def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_
 def test_a_folder_that_all_users_share_is_not_made_private(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
-    with pytest.raises(PermissionError, match="all users share this folder; name one below it: .*shared"):
+    with pytest.raises(PermissionError, match=r"all users share this folder; name one below it: .*shared"):
         private_folder(tmp_path / "shared")
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
 

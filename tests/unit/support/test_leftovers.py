@@ -42,7 +42,8 @@ def test_a_user_who_may_not_look_at_what_cni_remembers_gets_nothing_and_no_error
     results.mkdir(parents=True)
     (results / f"{PREFIX}gone-1").touch()
     program = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from tools.runtimes import leftovers;"
+        "import os, sys; sys.path.insert(0, sys.argv[1]);"
+        "from pathlib import Path; from tools.runtimes import leftovers;"
         "leftovers.CNI_RESULTS = Path(sys.argv[2]); os.setgroups([]); os.setgid(65534); os.setuid(65534);"
         "print(leftovers.cni_results())"
     )
