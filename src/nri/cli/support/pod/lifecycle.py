@@ -71,7 +71,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
         folder.create(home, pod.name, pod.config.linux.cgroup_parent)
     except OSError as error:
         raise Failure(f"pod {pod.name}: {error.filename or home}: {error.strerror or error}") from None
-    pod_id = ""
+    pod_id: str = ""
     try:
         for container in {one.name: one for one in pod.containers}.values():
             pull(cri, pod, container, say)
