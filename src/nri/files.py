@@ -195,12 +195,18 @@ def sync_folder(path: StrPath) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only this user can enter, with its parents; one that is there is made private."""
+    """Create a folder that only this user can enter, with its parents; an existing one is made private.
+
+    Raises OSError, PermissionError for a folder that all users share, such as /tmp.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except FileExistsError:  # "File exists" would not say what is wrong with it
         raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(path)) from None
-    if path.stat().st_mode & 0o777 != 0o700:
+    mode = path.stat().st_mode
+    if mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "all users share this folder; name one below it", os.fspath(path))
+    if mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path
 

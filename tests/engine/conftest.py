@@ -8,6 +8,7 @@ import pytest
 from tests.engine.machine import Machine
 from tests.engine.node import Node, prepared_images
 from tests.support.needs import need_root, need_tool
+from tests.support.pod_verbs import Verbs
 from tools.runtimes.engine import Engine
 
 
@@ -46,3 +47,13 @@ def engine() -> Iterator[Engine]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def verbs(engine: Engine, tmp_path: Path) -> Iterator[Verbs]:
+    """`nri pod` on the engine; its pods are gone afterwards."""
+    made = Verbs(engine.cri_socket, engine.run_dir.name, tmp_path)
+    try:
+        yield made
+    finally:
+        made("rm", "-f", "--all", "--grace", "0")

@@ -5,25 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.engine.registry import busybox
 from tests.support.pod_verbs import NRI, WEB, Verbs
 from tests.support.waiting import wait_for
 from tools.runtimes.engine import Engine
 from tools.runtimes.images import BUSYBOX
-
-
-@pytest.fixture
-def verbs(engine: Engine, tmp_path: Path) -> Iterator[Verbs]:
-    made = Verbs(engine.cri_socket, engine.run_dir.name, tmp_path)
-    try:
-        yield made
-    finally:
-        made("rm", "-f", "--all", "--grace", "0")
 
 
 def test_a_manifest_runs_as_it_says_and_what_is_left_out_is_named(verbs: Verbs) -> None:

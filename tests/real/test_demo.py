@@ -177,6 +177,23 @@ def test_without_root_it_is_dry_and_says_so() -> None:
     assert leftovers() <= before
 
 
+AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-u", "CI", "HOME=/tmp"]
+#: /var/lib/cni as it is where CNI has run as root.
+CNI_OF_ROOT = (
+    'mount -t tmpfs t /var/lib/cni && mkdir -m 700 /var/lib/cni/results && chmod "$0" /var/lib/cni && exec "$@"'
+)
+
+
+@pytest.mark.parametrize("mode", ["700", "755"])
+def test_an_ordinary_user_sees_the_dry_demo_where_cni_has_run_as_root(mode: str) -> None:
+    need(not subprocess.run([*AS_NOBODY, "test", "-r", COMMAND[1]], check=False).returncode, "a checkout for all users")
+    Path("/var/lib/cni").mkdir(exist_ok=True)
+    argv = ["unshare", "-m", "sh", "-c", CNI_OF_ROOT, mode, *AS_NOBODY, *COMMAND]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "A dry run: this is not root, and containers need it." in done.stdout
+
+
 def test_where_ci_runs_it_a_dry_demo_is_a_failure() -> None:
     done = run_as_another_user(CI="true")
     assert done.returncode == 1

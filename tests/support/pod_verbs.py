@@ -67,6 +67,12 @@ class Verbs:
         (self.folder / "pod.yaml").write_text(text.replace("HOST", str(self.folder / "host")))
         return self("run", "-f", "pod.yaml", "--cgroup-root", f"/{self.cgroup}", *more)
 
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a verb without waiting for its end."""
+        return subprocess.Popen(
+            [*NRI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment, cwd=self.folder
+        )
+
     def in_terminal(self, *words: str) -> Terminal:
         return Terminal([*NRI, *words], self._environment)
 

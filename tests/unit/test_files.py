@@ -278,6 +278,14 @@ def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_
     assert (tmp_path / "victim/inner").is_dir() and not tree.exists()
 
 
+def test_a_folder_that_all_users_share_is_not_made_private(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    with pytest.raises(PermissionError, match=r"all users share this folder; name one below it: .*shared"):
+        private_folder(tmp_path / "shared")
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
+
+
 def test_a_file_in_the_place_of_a_private_folder_is_named_as_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError, match="it is not a folder") as caught:

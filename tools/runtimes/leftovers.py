@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterator
@@ -46,8 +47,8 @@ def sweep_alone(*, kept: bool = False) -> list[Path]:
     removed = []
     for place in PLACES:
         for run_dir in sorted(Path(place).glob(f"{PREFIX}*")):
-            if not os.access(run_dir, os.W_OK | os.X_OK):
-                continue  # another user's
+            if not _is_folder_of_this_user(run_dir):
+                continue
             # Asked for last: its owner lets go of it after it has said that it is to stay.
             if not is_owned(run_dir) and (kept or not (run_dir / KEEP).exists()):
                 remove(run_dir)
@@ -55,6 +56,15 @@ def sweep_alone(*, kept: bool = False) -> list[Path]:
     for path in cni_results():
         path.unlink(missing_ok=True)
     return removed
+
+
+def _is_folder_of_this_user(path: Path) -> bool:
+    """Whether a path is a folder that this user owns: in /tmp every user can create one of any name."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 @contextlib.contextmanager
@@ -110,8 +120,10 @@ def remove(run_dir: Path) -> None:
 def cni_results(run_dir: Path | None = None) -> list[Path]:
     """What the library of CNI remembers of this run's pods, or of all runs whose directory is gone.
 
-    It forgets only pods that were removed in order.
+    It forgets only pods that were removed in order. A user who may not change that folder gets nothing.
     """
+    if not os.access(CNI_RESULTS, os.R_OK | os.W_OK | os.X_OK):
+        return []
     paths = [*CNI_RESULTS.glob("*")]
     # Looked at afterwards, since a run has its directory before it has a pod.
     there = {path.name for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}

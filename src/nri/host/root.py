@@ -21,9 +21,9 @@ __all__ = ["MACHINE", "Files", "Identity", "Root", "open_below"]
 #: Device and inode of a file: a cgroup that was removed and made again has another one.
 Identity = tuple[int, int]
 
-_OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
+_OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 437, 0x10, 0x02, 0x04
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 #: The kernel has no openat2; a container's seccomp profile does not know it; a folder was moved under a `..`.
 _INSTEAD = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
@@ -214,29 +214,31 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY) -> int:
+def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
     """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
 
-    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; where that cannot be had, the path is gone
-    through folder by folder, with the same result.
+    With `follow` false a symlink anywhere in the path is an error (ELOOP). Raises OSError.
+    Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; where the call is not available, each folder of the path is
+    opened in turn, with the same result.
     """
     top = os.open(root, _FOLDER)
     try:
-        how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-        found: int = libc.syscall(
+        resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS | (0 if follow else _RESOLVE_NO_SYMLINKS)
+        how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+        descriptor: int = libc.syscall(
             _OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
         )
-        if found >= 0:
-            return found
+        if descriptor >= 0:
+            return descriptor
         number = ctypes.get_errno()
         if number not in _INSTEAD:
             raise OSError(number, os.strerror(number), path)
-        return _walk(top, path, flags)
+        return _walk(top, path, flags, 0 if not follow else _MAX_LINKS)
     finally:
         os.close(top)
 
 
-def _walk(top: int, path: str, flags: int) -> int:
+def _walk(top: int, path: str, flags: int, max_links: int) -> int:
     """Open a path below a folder, one name after the other, each opened without following a link."""
     folders = [os.dup(top)]
     names, links = deque(path.split("/")), 0
@@ -251,21 +253,30 @@ def _walk(top: int, path: str, flags: int) -> int:
             target = _link(name, folders[-1])
             if target is not None:
                 links += 1
-                if links > _MOST_LINKS:
+                if links > max_links:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 if target.startswith("/"):
                     _leave(folders, len(folders))
                 names.extendleft(reversed(target.split("/")))
-            elif any(each not in ("", ".") for each in names):
+            elif any(rest not in ("", ".") for rest in names):
                 folders.append(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folders[-1]))
             else:
-                return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folders[-1])
+                return _open_last(name, flags, folders[-1])
         return os.open(".", flags | os.O_CLOEXEC, dir_fd=folders[-1])
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
     finally:
         for folder in folders:
             os.close(folder)
+
+
+def _open_last(name: str, flags: int, folder: int) -> int:
+    """Open a name of a folder that was not a link a moment ago; ELOOP if it is one now."""
+    descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    if flags & os.O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):  # O_PATH opens the link itself
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return descriptor
 
 
 def _leave(folders: list[int], count: int) -> None:

@@ -61,6 +61,24 @@ def test_a_link_out_of_the_root_leads_nowhere(root: Path) -> None:
     assert not Root(root).exists("out")
 
 
+@pytest.mark.parametrize("path", ["absolute", "dots", "out", "folder", "folder/passwd", "etc/../folder", "loop"])
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_PATH])
+def test_without_following_a_link_at_any_place_of_a_path_is_an_error(root: Path, path: str, flags: int) -> None:
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        open_below(root, path, flags, follow=False)
+    os.close(open_below(root, "./etc//passwd", flags, follow=False))
+    os.close(open_below(root, "..", flags, follow=False))
+
+
+def test_a_link_that_takes_the_place_of_a_folder_while_it_is_opened_is_never_opened_itself(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_link", lambda *_: None)  # the look that comes before the exchange
+    if isinstance(module.libc, _OldKernel):
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            open_below(root, "folder", os.O_PATH)
+
+
 def test_links_in_a_circle_end(root: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
         content(root, "loop")

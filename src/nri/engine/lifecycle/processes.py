@@ -79,10 +79,9 @@ class Processes:
 
     def clear(self, cgroup: str, identity: str) -> None:
         """Take away what an OCI runtime that was killed has left of a container: its cgroup, and what runs in that."""
-        if self._machinery.systemd_cgroup:
-            return
-        if posixpath.basename(cgroup) == identity:  # else plugins have named one, and others may be in it
-            self.cgroups.end(cgroup)
+        if self._machinery.systemd_cgroup or posixpath.basename(cgroup) != identity:
+            return  # a plugin has named the cgroup: it may have existed before, and others may be in it or below it
+        self.cgroups.end(cgroup)
         self.cgroups.remove(cgroup)
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:

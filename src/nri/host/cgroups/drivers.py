@@ -209,5 +209,5 @@ def _container(driver: Driver, name: str | None) -> tuple[str | None, str | None
 
 
 def _check(name: str, what: str) -> None:
-    if not name or "/" in name or name in (".", ".."):
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise ValueError(f"{name!r} cannot be the {what}")

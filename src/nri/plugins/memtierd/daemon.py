@@ -153,11 +153,13 @@ def configuration(template: str, cgroup: str, folder: str) -> str:
 
 
 def kept(run_dir: str) -> Iterator[tuple[Owner, str]]:
-    """The folders that are there, each with its container."""
+    """The folders that this plugin has created for containers; other folders have no configuration in them."""
     for namespace in _folders(run_dir):
         for pod in _folders(os.path.join(run_dir, namespace)):
             for name in _folders(os.path.join(run_dir, namespace, pod)):
-                yield (namespace, pod, name), os.path.join(run_dir, namespace, pod, name)
+                folder = os.path.join(run_dir, namespace, pod, name)
+                if os.path.lexists(os.path.join(folder, CONFIG)):
+                    yield (namespace, pod, name), folder
 
 
 def _folders(path: str) -> list[str]:
@@ -196,9 +198,9 @@ def _make_folder(run_dir: str, parts: Sequence[str]) -> None:
         path = os.path.join(path, part)
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
+            os.chmod(path, 0o700)  # whatever the umask is; an existing folder keeps its mode
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "it is a link, or no folder", path)
-        os.chmod(path, 0o700)
 
 
 def present() -> bool:

@@ -158,3 +158,12 @@ def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_pl
         made.clear(cgroup, "c1")
         assert (left.poll() is not None) is ended
         left.kill()
+
+
+def test_an_empty_cgroup_that_a_plugin_named_stays_with_all_below_it(made: Processes, tmp_path: Path) -> None:
+    made.cgroups = Cgroups(v2=True, root=tmp_path)
+    (tmp_path / "kubepods/new-pod").mkdir(parents=True)
+    (tmp_path / "pods/p1/c1").mkdir(parents=True)
+    made.clear("/kubepods", "c1")
+    made.clear("/pods/p1/c1", "c1")
+    assert (tmp_path / "kubepods/new-pod").is_dir() and not (tmp_path / "pods/p1/c1").exists()

@@ -92,6 +92,18 @@ def test_a_container_of_a_class_has_a_process_until_it_stops(node: Node) -> None
     assert not node.runs(pid) and list((node.folder / "run").iterdir()) == []
 
 
+def test_folders_of_others_in_the_run_dir_keep_their_files_and_their_modes(node: Node) -> None:
+    foreign = node.folder / "run/systemd/journal/socket"
+    foreign.mkdir(parents=True)
+    (foreign / "file").touch()
+    (node.folder / "run/default").mkdir()
+    (node.folder / "run/default").chmod(0o755)
+    node.runtime.start_container(node.pod, node.running())
+    node.attach()
+    assert (node.mine / "memtierd.config.yaml").exists() and (foreign / "file").exists()
+    assert (node.folder / "run/default").stat().st_mode & 0o777 == 0o755
+
+
 def test_the_end_of_an_old_container_leaves_the_process_of_its_successor(node: Node) -> None:
     node.attach()
     node.runtime.start_container(node.pod, node.container())

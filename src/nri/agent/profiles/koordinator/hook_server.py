@@ -85,8 +85,7 @@ class HooksTransport:
             return
         server, pool, worker = running
         if self._settings.failure_policy != "Fail":
-            with suppress(OSError):
-                self._file.unlink(missing_ok=True)
+            self._unregister()
         self._end.set()
         self._work.set()
         server.stop(_STOP_S).wait()
@@ -135,6 +134,13 @@ class HooksTransport:
         except (OSError, ValueError) as error:
             self._problem = f"{self._file} cannot be written: {error}"
             log.warning("%s", self._problem)
+
+    def _unregister(self) -> None:
+        """Remove the registration, unless another agent has written its own in the meantime."""
+        with suppress(OSError):
+            text = self._registration().encode()
+            if read_regular(self._file, len(text)) == text:
+                self._file.unlink()
 
     def _registration(self) -> str:
         """The registration, "" if no hook has anything to say at any stage."""

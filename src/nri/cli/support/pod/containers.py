@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
+from nri.cli.support.pod.folder import SUB_PATHS, VOLUMES
+from nri.cli.support.pod.sub_paths import SubPath
 from nri.cli.support.pod.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 from nri.cri.convert import to_cri
 from nri.cri.pb import api_pb2 as pb
@@ -36,6 +38,8 @@ _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/pr
 _READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 #: The kernel takes no longer word of a command line or an environment (MAX_ARG_STRLEN).
 _LONGEST_WORD = (128 << 10) - 1
+#: The longest path that the kernel takes (PATH_MAX), without its end.
+_MAX_PATH_BYTES = 4095
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -51,6 +55,7 @@ class ContainerRequest:
         non_root: it must not run as root.
         addressed: the variables that get the pod's address once it has one.
         place: file and line of the container, for errors.
+        sub_paths: the parts of volumes that are bound just before it is created.
     """
 
     config: pb.ContainerConfig
@@ -59,6 +64,7 @@ class ContainerRequest:
     non_root: bool = False
     addressed: set[str] = field(default_factory=set)
     place: str = ""
+    sub_paths: list[SubPath] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -101,8 +107,10 @@ class ContainerRequests:
     def read(self, tree: dict[str, Any], wanted: Quantities, *, first: bool) -> ContainerRequest:
         """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
         document, name = self._document, self._document.text(tree, "name")
-        if not name or "/" in name or name in (".", ".."):
-            raise document.error("a container needs a name, without slashes", "spec.containers.name", tree, "name")
+        if not name or set("/\0") & set(name) or name in (".", ".."):
+            raise document.error(
+                "a container needs a name, without slashes and null bytes", "spec.containers.name", tree, "name"
+            )
         if name in self._names:
             raise document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)
@@ -125,7 +133,7 @@ class ContainerRequests:
         self._process(tree, made)
         self._resources(config, wanted)
         self._ports(tree)
-        self._mounts(tree, config)
+        self._mounts(tree, made)
         self._security(tree, made)
         # One that restarts is a sidecar: it goes on beside those that come after it.
         made.first = first and (tree.get("restartPolicy") if first else None) != "Always"
@@ -229,36 +237,55 @@ class ContainerRequests:
 
     # --- mounts ----------------------------------------------------------------------------------------------------
 
-    def _mounts(self, tree: dict[str, Any], config: pb.ContainerConfig) -> None:
+    def _mounts(self, tree: dict[str, Any], request: ContainerRequest) -> None:
         """Mount volumes."""
         document = self._document
-        for one in document.tables(tree, "volumeMounts"):
-            name, target = (document.text(one, key, "volumeMounts.") for key in ("name", "mountPath"))
+        for index, mount in enumerate(document.tables(tree, "volumeMounts")):
+            name, target = (document.text(mount, key, "volumeMounts.") for key in ("name", "mountPath"))
             if not target:
-                raise document.error("a mount needs a path", "volumeMounts.mountPath", one)
-            volume = self._volume(name, one)
-            source, below = volume.path, document.text(one, "subPath", "volumeMounts.")
-            if one.get("subPathExpr") is not None:
-                values = {each.key: each.value.decode() for each in config.envs}
-                found = document.text(one, "subPathExpr", "volumeMounts.")
-                below = self._expanded(found, values, "volumeMounts.subPathExpr", one, "subPathExpr")
+                raise document.error("a mount needs a path", "volumeMounts.mountPath", mount)
+            volume = self._volume(name, mount)
+            source, below = volume.path, self._sub_path(mount, request)
             if below:
-                if below.startswith("/") or ".." in below.split("/"):
-                    raise document.error("it leads out of the volume", "volumeMounts.subPath", one, "subPath")
-                volume.below.add(below)
-                source = f"{volume.path.rstrip('/')}/{below}"
-            way = document.text(one, "mountPropagation", "volumeMounts.")
-            if way not in _PROPAGATION:
-                reason = f'expected one of {", ".join(filter(None, _PROPAGATION))}, not "{way}"'
-                raise document.error(reason, "volumeMounts.mountPropagation", one, "mountPropagation")
-            deep = document.text(one, "recursiveReadOnly", "volumeMounts.")
-            config.mounts.add(
+                source = f"{self._folder}/{SUB_PATHS}/{request.name}/{index}"
+                request.sub_paths.append(SubPath(volume.path, below, source, document.place(mount)))
+            propagation = document.text(mount, "mountPropagation", "volumeMounts.")
+            if propagation not in _PROPAGATION:
+                reason = f'expected one of {", ".join(filter(None, _PROPAGATION))}, not "{propagation}"'
+                raise document.error(reason, "volumeMounts.mountPropagation", mount, "mountPropagation")
+            recursive = document.text(mount, "recursiveReadOnly", "volumeMounts.")
+            request.config.mounts.add(
                 container_path=target,
                 host_path=source,
-                readonly=document.flag(one, "readOnly", "volumeMounts."),
-                recursive_read_only=deep == "Enabled",
-                propagation=_PROPAGATION[way],
+                readonly=document.flag(mount, "readOnly", "volumeMounts."),
+                recursive_read_only=recursive == "Enabled",
+                propagation=_PROPAGATION[propagation],
             )
+
+    def _sub_path(self, mount: dict[str, Any], request: ContainerRequest) -> str:
+        """The part of the volume that is mounted, as `subPath` or `subPathExpr` names it; "" for all of it."""
+        document, key = self._document, "subPath"
+        path = document.text(mount, key, "volumeMounts.")
+        if mount.get("subPathExpr") is not None:
+            if path:
+                raise document.error("excludes subPath: write one of them", "volumeMounts.subPathExpr", mount, key)
+            key = "subPathExpr"
+            expression = document.text(mount, key, "volumeMounts.")
+            values = {env.key: env.value.decode() for env in request.config.envs}
+            for variable in _REFERENCE.findall(expression):
+                if variable in request.addressed:
+                    reason = f"{variable} is the address of the pod, which is not known yet"
+                    raise document.error(reason, f"volumeMounts.{key}", mount, key)
+                if variable and not values.get(variable):
+                    reason = f"the variable {variable} does not exist or has no value"
+                    raise document.error(reason, f"volumeMounts.{key}", mount, key)
+            path = self._expanded(expression, values, f"volumeMounts.{key}", mount, key)
+        if path.startswith("/") or ".." in path.split("/"):
+            raise document.error("it leads out of the volume", f"volumeMounts.{key}", mount, key)
+        if "\0" in path or len(path.encode(errors="surrogateescape")) > _MAX_PATH_BYTES:
+            reason = f"expected a path of at most {_MAX_PATH_BYTES} bytes, without null bytes"
+            raise document.error(reason, f"volumeMounts.{key}", mount, key)
+        return path
 
     def _volume(self, name: str, mount: dict[str, Any]) -> Volume:
         """The volume of a name, made at its first mount."""
@@ -283,7 +310,7 @@ class ContainerRequests:
             if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
                 raise document.error("a volume's name has small letters, digits and -", "volumes.name", table, "name")
             group = document.number(self._context, "fsGroup", _MOST_ID, "securityContext.") or -1
-            made = Volume(f"{self._folder}/volumes/{name}", EMPTY_DIR, place, group)
+            made = Volume(f"{self._folder}/{VOLUMES}/{name}", EMPTY_DIR, place, group)
         else:
             kind = next((str(key) for key in table if key != "name"), "nothing")
             reason = f"{kind} needs a cluster: here a volume is {HOST_PATH} or {EMPTY_DIR}"

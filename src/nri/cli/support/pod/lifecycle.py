@@ -1,7 +1,7 @@
 """Pods on a CRI socket, from their requests to their end: images, sandbox, containers; stopped, removed.
 
-Rules: a pod that cannot be run whole is removed again, with all that was made for it. A pod's folder has its logs and
-volumes, and the path of its cgroup, which is removed with it as a kubelet would. Next: `nri.cri.client`.
+A pod that cannot be run whole is removed again, with everything that this run created for it, and nothing else. Its
+folder (`nri.cli.support.pod.folder`) and its cgroup are removed with it, as a kubelet does.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nri.cli.errors import Failure
+from nri.cli.support.pod import folder
 from nri.cli.support.pod.containers import GRACE
+from nri.cli.support.pod.sub_paths import bind
 from nri.cli.support.pod.volumes import prepare
 from nri.cri.logs import read_log
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError, describe
-from nri.files import read_regular, remove_tree, write_whole
-from nri.host.cgroups import Driver, detect
-from nri.host.root import MACHINE
+from nri.host.cgroups import Driver
 from nri.text import plain
 from nri.ttrpc.codes import Code
 
@@ -42,8 +41,6 @@ INIT_S, _ASK_S = 600.0, 0.1
 GRACE_S = 30
 _WORKERS = 8
 _LOG_LINES = 5
-_CGROUP = "cgroup"
-_PATH_BYTES = 4096
 
 
 def state_folder() -> str:
@@ -69,32 +66,42 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
 
     `init_s` is how long each container that initializes it may take, in seconds.
     """
-    folder = Path(pod.config.log_directory).parent
-    made: str = ""
+    home = Path(pod.config.log_directory).parent
     try:
-        for each in {one.name: one for one in pod.containers}.values():
-            pull(cri, pod, each, say)
-        for name in ("", *(each.name for each in pod.containers)):
-            (folder / "logs" / name).parent.mkdir(0o755, parents=True, exist_ok=True)
+        folder.create(home, pod.name, pod.config.linux.cgroup_parent)
+    except OSError as error:
+        raise Failure(f"pod {pod.name}: {error.filename or home}: {error.strerror or error}") from None
+    pod_id: str = ""
+    try:
+        for container in {one.name: one for one in pod.containers}.values():
+            pull(cri, pod, container, say)
         for volume in pod.volumes:
             prepare(volume)
-        write_whole(folder / _CGROUP, pod.config.linux.cgroup_parent.encode())
         request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-        made = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
-        _address(cri, made, pod)
-        for each in pod.containers:
-            _start(cri, made, pod, each, say, init_s)
+        pod_id = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
+        folder.set_pod_id(home, pod_id)
+        _address(cri, pod_id, pod)
+        for container in pod.containers:
+            _start(cri, pod_id, pod, container, say, init_s)
     except BaseException as error:
-        with suppress(NriError, OSError):
-            if made:
-                _end(cri, made, pod.config.metadata.uid, str(folder.parent))
-            else:
-                _clear(pod.config.metadata.uid, str(folder.parent))
+        outcome = _undo(cri, pod, pod_id, home)
         if not isinstance(error, (NriError, OSError, Failure)):
             raise
         text = error.message if isinstance(error, Failure) else describe(error)
-        raise Failure(f"{text}. Pod {pod.name} was removed again") from None
-    return made
+        raise Failure(f"{text}. {outcome}") from None
+    return pod_id
+
+
+def _undo(cri: CriClient, pod: PodRequest, pod_id: str, home: Path) -> str:
+    """Remove what a failed run created; returns a sentence about it for the error."""
+    try:
+        if pod_id:
+            _remove_sandbox(cri, pod_id)
+        folder.remove(home, pod.name, pod_id)
+    except (NriError, OSError) as error:
+        step = f"nri pod rm -f {pod.name}" if pod_id else f"see {home}"
+        return f"Pod {pod.name} could not be removed again: {describe(error)}. Try: {step}"
+    return f"Pod {pod.name} was removed again"
 
 
 def pull(cri: CriClient, pod: PodRequest, each: ContainerRequest, say: Say) -> None:
@@ -130,6 +137,8 @@ def _address(cri: CriClient, made: str, pod: PodRequest) -> None:
 
 def _start(cri: CriClient, made: str, pod: PodRequest, each: ContainerRequest, say: Say, init_s: float) -> None:
     """Create and start a container; one that initializes the pod is waited for."""
+    for sub_path in each.sub_paths:  # not earlier: containers that initialize the pod may create them
+        bind(sub_path)
     request = pb.CreateContainerRequest(pod_sandbox_id=made, config=each.config, sandbox_config=pod.config)
     try:
         identity = cri.call("CreateContainer", request, _MAKE_S).container_id
@@ -197,28 +206,14 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
         time.sleep(_ASK_S)
 
 
-def remove(cri: CriClient, pod: Any, folder: str) -> None:
-    """Remove a pod of the runtime's list, whatever runs in it, and what `run` has made for it below `folder`."""
-    _end(cri, pod.id, pod.metadata.uid, folder)
+def remove(cri: CriClient, pod: Any, pods_folder: str) -> None:
+    """Remove a pod of the runtime's list, whatever runs in it, and what `run` created for it below `pods_folder`."""
+    _remove_sandbox(cri, pod.id)
+    uid = pod.metadata.uid
+    if uid and "/" not in uid and uid not in (".", ".."):
+        folder.remove(Path(pods_folder, uid), f"{pod.metadata.namespace}/{pod.metadata.name}", pod.id)
 
 
-def _end(cri: CriClient, pod_id: str, uid: str, folder: str) -> None:
+def _remove_sandbox(cri: CriClient, pod_id: str) -> None:
     _stop_sandbox(cri, pod_id)
     cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _MAKE_S)
-    _clear(uid, folder)
-
-
-def _clear(uid: str, folder: str) -> None:
-    """Remove a pod's folder and its cgroup, unless that is a slice of systemd's. A pod of others has neither."""
-    if not uid or "/" in uid or uid in (".", ".."):
-        return
-    own = Path(folder, uid)
-    try:
-        cgroup = read_regular(own / _CGROUP, _PATH_BYTES, follow=False).decode(errors="replace")
-    except OSError:
-        return
-    if cgroup.startswith("/") and cgroup.endswith(f"/pod{uid}") and ".." not in cgroup.split("/"):
-        for row in detect(MACHINE).rows:
-            with suppress(OSError):
-                remove_tree(f"{row.path}{cgroup}", files=False)
-    remove_tree(own)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nri.cli.support.pod.containers import ContainerRequest, ContainerRequests, security_profile, selinux
+from nri.cli.support.pod.folder import LOGS
 from nri.cli.support.pod.unread import Unread, unread, watch
 from nri.cli.support.pod.volumes import Volume
 from nri.config import Source, parse_text
@@ -210,7 +211,7 @@ def _sandbox(
     made = pb.PodSandboxConfig(
         metadata=identity,
         hostname=document.text(spec, "hostname", "spec."),
-        log_directory=f"{node.folder}/{identity.uid}/logs",
+        log_directory=f"{node.folder}/{identity.uid}/{LOGS}",
         labels=document.pairs(metadata, "labels", "metadata."),
         annotations=document.pairs(metadata, "annotations", "metadata."),
         linux=pb.LinuxPodSandboxConfig(cgroup_parent=cgroup),

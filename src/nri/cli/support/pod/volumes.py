@@ -1,7 +1,6 @@
-"""The volumes of a pod on this machine: folders of its own, and what of the machine is mounted.
+"""The volumes of a pod on this machine: its emptyDir folders, and the files and folders of the machine that it mounts.
 
-Rules: what is to be there is looked at before it is mounted; a folder is made only where the manifest says so. Next:
-`nri.cli.support.pod.lifecycle`.
+What must exist is checked before it is mounted; a folder or file is created only where the manifest asks for it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from nri.cli.errors import Failure
@@ -39,39 +38,33 @@ class Volume:
         kind: `EMPTY_DIR`, or one of `HOST_TYPES`.
         place: file and line, for errors.
         group: it belongs to; -1 for none of its own.
-        below: the folders in it that are mounted by themselves.
     """
 
     path: str
     kind: str
     place: str
     group: int = -1
-    below: set[str] = field(default_factory=set)
 
 
 def prepare(volume: Volume) -> None:
-    """Make a volume that is to be made, and look at one that is to be there. Raises Failure, OSError."""
+    """Create a volume where the manifest asks for it, or check what must exist. Raises Failure, OSError."""
     path = Path(volume.path)
     if volume.kind == EMPTY_DIR:
-        _make(path, volume.group)
-    else:
-        if volume.kind == "DirectoryOrCreate":
-            path.mkdir(0o755, parents=True, exist_ok=True)
-        elif volume.kind == "FileOrCreate":
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
-        what, holds = HOST_TYPES[volume.kind]
-        if holds is not None and not (path.exists() and holds(path.stat().st_mode)):
-            raise Failure(f"{volume.place}: volumes.hostPath.path: {path} is not there, or no {what}")
-    for name in sorted(volume.below):
-        if not (path / name).exists():
-            if volume.kind != EMPTY_DIR and not path.is_dir():
-                raise Failure(f"{volume.place}: volumeMounts.subPath: {path} is not a folder")
-            _make(path / name, volume.group)
+        _create_empty_dir(path, volume.group)
+        return
+    if volume.kind == "DirectoryOrCreate":
+        path.mkdir(0o755, parents=True, exist_ok=True)
+    elif volume.kind == "FileOrCreate":
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
+    kind, is_of_kind = HOST_TYPES[volume.kind]
+    if is_of_kind is not None and not (path.exists() and is_of_kind(path.stat().st_mode)):
+        raise Failure(f"{volume.place}: volumes.hostPath.path: {path} is not there, or no {kind}")
 
 
-def _make(path: Path, group: int) -> None:
-    """Make a folder in which every user of the pod may write, as the kubelet does."""
-    path.mkdir(0o755, parents=True, exist_ok=True)
-    path.chmod(0o777 if group < 0 else 0o2777)
+def _create_empty_dir(path: Path, group: int) -> None:
+    """Create a folder in which every user of the pod may write, as the kubelet does. The pod's folder is private."""
+    path.parent.mkdir(0o700, exist_ok=True)
+    path.mkdir(0o700)
     if group >= 0:
         os.chown(path, -1, group)
+    path.chmod(0o777 if group < 0 else 0o2777)

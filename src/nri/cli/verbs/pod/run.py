@@ -99,17 +99,25 @@ def command(
 
 
 def _make_room(cri: CriClient, wanted: list[PodRequest], folder: str, *, replace: bool) -> None:
-    """Remove pods of the same names, or refuse to run beside them."""
+    """Remove pods of the same names, or refuse to run next to them; a pod of the same uid is always refused."""
     from nri.cli.support.pod.lifecycle import remove
 
     names = {pod.name for pod in wanted}
     if len(names) < len(wanted):
         raise Failure("two of the files have a pod of the same namespace and name", FAILED)
-    there: list[Any] = [one for one in support.list_pods(cri) if support.full_name(one) in names]
-    for one in there:
+    pods: list[Any] = support.list_pods(cri)
+    name_by_uid = {pod.metadata.uid: support.full_name(pod) for pod in pods if support.full_name(pod) not in names}
+    for request in wanted:
+        uid = request.config.metadata.uid
+        if uid in name_by_uid:
+            other = f"pod {name_by_uid[uid]} already has the uid {uid}"
+            raise Failure(f"pod {request.name}: {other}; remove it, or leave metadata.uid out of the manifest", FAILED)
+    for pod in pods:
+        name = support.full_name(pod)
+        if name not in names:
+            continue
         if not replace:
-            name = support.full_name(one)
             raise Failure(
-                f"pod {name} is there already ({one.id[:13]}). Use --replace, or: nri pod rm -f {name}", FAILED
+                f"pod {name} is there already ({pod.id[:13]}). Use --replace, or: nri pod rm -f {name}", FAILED
             )
-        remove(cri, one, folder)
+        remove(cri, pod, folder)

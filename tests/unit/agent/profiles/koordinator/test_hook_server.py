@@ -102,6 +102,17 @@ def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, 
     assert found["remote-endpoint"] == "/host/hooks.sock"
 
 
+def test_a_registration_that_another_agent_has_written_stays(place: Path, started: list[HooksTransport]) -> None:
+    transport = made(place)
+    started.append(transport)
+    transport.start()
+    file = place / "hookserver.d" / hook_server.FILE_NAME
+    other = file.read_text().replace("hooks.sock", "other.sock")
+    file.write_text(other)
+    transport.stop()
+    assert file.read_text() == other
+
+
 def test_a_registration_that_was_taken_away_is_written_again(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,12 +93,15 @@ def test_volumes_are_the_pods_own_or_the_machines() -> None:
     )
     mounts = made.containers[0].config.mounts
     assert [(one.container_path, one.host_path) for one in mounts] == [
-        ("/a", "/pods/u1/volumes/own/sub"), ("/b", "/srv/x"), ("/c", "/pods/u1/volumes/own"),
+        ("/a", "/pods/u1/subpaths/app/0"), ("/b", "/pods/u1/subpaths/app/1"), ("/c", "/pods/u1/volumes/own"),
     ]  # fmt: skip
     assert mounts[0].readonly and mounts[0].recursive_read_only
     assert mounts[1].propagation == pb.PROPAGATION_HOST_TO_CONTAINER
-    assert [(one.path, one.kind, one.group, one.below) for one in made.volumes] == [
-        ("/pods/u1/volumes/own", "emptyDir", 77, {"sub"}), ("/srv", "Directory", -1, {"x"}),
+    assert [(part.volume, part.path, part.target) for part in made.containers[0].sub_paths] == [
+        ("/pods/u1/volumes/own", "sub", "/pods/u1/subpaths/app/0"), ("/srv", "x", "/pods/u1/subpaths/app/1"),
+    ]  # fmt: skip
+    assert [(volume.path, volume.kind, volume.group) for volume in made.volumes] == [
+        ("/pods/u1/volumes/own", "emptyDir", 77), ("/srv", "Directory", -1),
     ]  # fmt: skip
     context = made.containers[0].config.linux.security_context
     assert [*context.supplemental_groups] == [5, 77] and context.supplemental_groups_policy == pb.Strict
@@ -135,10 +138,14 @@ def test_the_containers_word_on_security_comes_before_the_pods() -> None:
     assert not read("securityContext: {procMount: Unmasked}").config.linux.security_context.readonly_paths
 
 
+ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
+
+
 @pytest.mark.parametrize(
     ("container", "error"),
     [
         ("name: a/b", "needs a name, without slashes"),
+        ('name: "a\\0b"', "needs a name, without slashes and null bytes"),
         ("image: ''", "needs an image"),
         ("imagePullPolicy: X", "expected one of Always"),
         ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets are a cluster's"),
@@ -150,6 +157,23 @@ def test_the_containers_word_on_security_comes_before_the_pods() -> None:
         ("volumeMounts: [{name: v}]", "a mount needs a path"),
         ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, pvc, odd'),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
+        ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
+        (f"volumeMounts: [{{name: h, mountPath: /a, subPath: {'a/' * 2048}}}]", "at most 4095 bytes"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: x, subPathExpr: y}]", "excludes subPath"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]", "the variable B does not exist or has no"),
+        (
+            "env: [{name: B, value: ..}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]",
+            "it leads out of the volume",
+        ),
+        (
+            "env: [{name: B, value: ''}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: $(B)}]",
+            "the variable B does not exist or has no value",
+        ),
+        (
+            ADDRESS + "volumeMounts: [{name: h, mountPath: /a, subPathExpr: $(B)}]",
+            "B is the address of the pod, which is not known yet",
+        ),
         ("volumeMounts: [{name: h, mountPath: /a, mountPropagation: X}]", "expected one of None"),
         ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
         ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),

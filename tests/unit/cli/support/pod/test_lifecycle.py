@@ -16,6 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import RpcError
 from nri.host.cgroups import Driver
 from nri.ttrpc.codes import Code
+from tests.support.needs import need_root
 
 
 class Runtime:
@@ -93,6 +94,51 @@ def test_a_pod_that_does_not_come_up_leaves_nothing(
     if "CreateContainer" in runtime.calls:
         assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: Path) -> None:
+    winner, loser = Runtime(), Runtime()
+    first, second = pod(tmp_path), pod(tmp_path)
+    second.config.log_directory = first.config.log_directory
+    run(winner, first)
+    with pytest.raises(Failure, match="pod default/web: pod default/web already has the uid"):
+        run(loser, second)
+    assert loser.calls == [] and (Path(first.config.log_directory)).is_dir()
+
+
+def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Path) -> None:
+    made = pod(tmp_path)
+    made.config.log_directory = f"{tmp_path}/{'u' * 300}/logs"
+    with pytest.raises(Failure, match=f"pod default/web: {tmp_path}/uuu.*: File name too long"):
+        run(Runtime(), made)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_step(tmp_path: Path) -> None:
+    runtime = Runtime()
+    runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
+    with pytest.raises(Failure, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
+        run(runtime, pod(tmp_path))
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+def test_parts_of_volumes_are_bound_when_their_container_is_created(tmp_path: Path) -> None:
+    need_root()
+    volumes = "  volumes: [{name: v, emptyDir: {}}]\n"
+    made = pod(tmp_path, "volumeMounts: [{name: v, mountPath: /a, subPath: x}]", volumes)
+    (part,) = made.containers[0].sub_paths
+    runtime = Runtime()
+
+    def create(request: Any) -> Any:
+        assert request.config.mounts[0].host_path == part.target
+        assert Path(part.target).stat().st_ino == (Path(part.volume) / "x").stat().st_ino
+        return pb.CreateContainerResponse()
+
+    runtime.answers["CreateContainer"] = create
+    run(runtime, made)
+    sandbox = pb.PodSandbox(id="p", metadata=made.config.metadata)
+    lifecycle.remove(runtime, sandbox, str(tmp_path))  # type: ignore[arg-type]
+    assert [*tmp_path.iterdir()] == [] and str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
 def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Path) -> None:

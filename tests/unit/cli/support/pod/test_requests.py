@@ -99,6 +99,7 @@ def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
         ("kind: Pod\nspec: {containers: [{name: a, image: b}]}", "metadata.name: a pod needs a name"),
         ("kind: Pod\nmetadata: {name: a}\nspec: {initContainers: [{name: a, image: b}]}", "at least one container"),
         (f"kind: Pod\nmetadata: {{name: a, uid: a/b}}\nspec: {{{CONTAINERS}}}", "f:2: metadata.uid: .*uid of a pod"),
+        (f'kind: Pod\nmetadata: {{name: a, uid: "a\\0b"}}\nspec: {{{CONTAINERS}}}', "metadata.uid: .*uid of a pod"),
         (f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}, dnsPolicy: X}}", "spec.dnsPolicy: .X. is no policy"),
         (f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}, hostNetwork: 1}}", "expected true or false"),
         (

@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from nri.cri.client import INSTALL
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.verbs.pod.conftest import MANIFEST, Pod
@@ -63,3 +65,15 @@ def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert done.returncode == 1
     assert done.stderr == (f"error: the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}\n")
+
+
+@pytest.mark.parametrize("option", [[], ["--replace"]])
+def test_a_uid_that_another_pod_of_the_runtime_has_is_refused_wherever_its_folder_is(
+    pod: Pod, tmp_path: Path, option: list[str]
+) -> None:
+    first = MANIFEST.replace("namespace: shop", "namespace: shop, uid: u1")
+    assert pod("run", "-f", "pod.yaml", "-q", text=first, NRI_PODS_DIR=str(tmp_path / "elsewhere")).returncode == 0
+    again = pod("run", "-f", "pod.yaml", "-q", *option, text=first.replace("name: web", "name: db"))
+    assert again.returncode == 1
+    assert "pod shop/db: pod shop/web already has the uid u1; remove it, or leave metadata.uid out" in again.stderr
+    assert (tmp_path / "elsewhere/u1/volumes/data").is_dir() and not (tmp_path / "pods").exists()

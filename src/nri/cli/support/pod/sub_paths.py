@@ -1,0 +1,138 @@
+"""The `subPath` of a volume mount, opened so that no link leads out of the volume.
+
+A container of the pod may write the volume, and exchange a folder for a link at any moment (CVE-2017-1002101). So the
+path is resolved as the kubelet does it, opened again without following any link, and bound by its descriptor onto a
+folder or file of the pod's private folder, which only root can reach. The runtime gets the path of that one.
+Source: pkg/volume/util/subpath of Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri.cli.errors import Failure
+from nri.engine.support.kernel import MS_BIND, mount, unmount
+from nri.host.root import open_below
+from nri.text import plain
+
+__all__ = ["SubPath", "bind", "unbind_all"]
+
+_KEY = "volumeMounts.subPath"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class SubPath:
+    """A part of a volume that a container mounts.
+
+    Attributes:
+        volume: the path of the volume on this machine.
+        path: below the volume, relative and without ``..``.
+        target: the path that the runtime gets: `FOLDER/CONTAINER/NUMBER`.
+        place: file and line of the mount, for errors.
+    """
+
+    volume: str
+    path: str
+    target: str
+    place: str
+
+
+def bind(sub_path: SubPath) -> None:
+    """Bind a part of a volume onto its target, which is created; a part that does not exist becomes a folder.
+
+    Raises Failure for a path that leads out of the volume, that cannot be opened, or that cannot be bound.
+    """
+    try:
+        with ExitStack() as stack:
+            base = _opened(stack, os.open(sub_path.volume, os.O_PATH | os.O_CLOEXEC))
+            try:
+                inside = _inside(base, sub_path.path)
+            except FileNotFoundError:
+                _create(base, sub_path.path)
+                inside = _inside(base, sub_path.path)
+            part = _opened(stack, open_below(_of_descriptor(base), inside, os.O_PATH, follow=False))
+            _make_target(Path(sub_path.target), is_folder=stat.S_ISDIR(os.fstat(part).st_mode))
+            mount(_of_descriptor(part), Path(sub_path.target), flags=MS_BIND)
+    except OSError as error:
+        raise Failure(f"{sub_path.place}: {_KEY}: {plain(sub_path.path)}: {_reason(error)}") from None
+
+
+def unbind_all(folder: Path) -> None:
+    """Undo every `bind` whose target is below a folder, also what containers have mounted there. Raises OSError."""
+    for container in [*os.scandir(folder)] if folder.is_dir() else []:
+        for target in [*os.scandir(container.path)]:
+            while unmount(Path(target.path), lazily=True):
+                pass
+
+
+def _opened(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _of_descriptor(descriptor: int) -> str:
+    """The path by which the kernel finds an open file again, wherever it was moved."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _inside(base: int, path: str) -> str:
+    """The path below an open folder that a path with links leads to. EXDEV if it leads out of the folder.
+
+    Links are followed as on this machine, so that an absolute one may lead back into a hostPath volume.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=base)
+    try:
+        top, end = (os.readlink(_of_descriptor(number)) for number in (base, descriptor))
+    finally:
+        os.close(descriptor)
+    if end != top and not end.startswith(f"{top.rstrip('/')}/"):
+        raise OSError(errno.EXDEV, f"leads out of the volume, to {plain(end)}")
+    return os.path.relpath(end, top)
+
+
+def _create(base: int, path: str) -> None:
+    """Create the missing folders of a path below an open folder, with the mode of that one, as the kubelet does."""
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    mode = stat.S_IMODE(os.fstat(base).st_mode)
+    existing = "."
+    while names:
+        try:
+            existing = _inside(base, f"{existing}/{names[0]}")
+        except FileNotFoundError:
+            break
+        del names[0]
+    folder = open_below(_of_descriptor(base), existing, _FOLDER, follow=False)
+    try:
+        for name in names:
+            os.mkdir(name, 0o700, dir_fd=folder)
+            parent, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(parent)
+            os.fchmod(folder, mode)
+    finally:
+        os.close(folder)
+
+
+def _make_target(target: Path, *, is_folder: bool) -> None:
+    """Create what is mounted over: a folder for a folder, and a file for everything else."""
+    target.parent.mkdir(0o700, parents=True, exist_ok=True)
+    if is_folder:
+        target.mkdir(0o700)
+    else:
+        target.touch(0o600, exist_ok=False)
+
+
+def _reason(error: OSError) -> str:
+    """An error in words, with the next step where there is one."""
+    if error.errno == errno.ELOOP:
+        return "a link appeared in it, or there are too many"
+    if error.errno == errno.EEXIST:
+        return "another program created it at the same time, or it is a link to nothing"
+    if error.errno == errno.EPERM:
+        return "it has to be mounted, which only root may do: run this as root, or mount the whole volume"
+    return error.strerror or str(error)

@@ -1,0 +1,121 @@
+"""The private folders of pods: each belongs to one pod, and only that pod's run removes it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri.cli.errors import Failure
+from nri.cli.support.pod import folder
+from nri.host.cgroups import detect
+from nri.host.root import MACHINE
+from tests.support.needs import need_root
+
+
+def modes(top: Path) -> dict[str, int]:
+    return {str(path.relative_to(top)): stat.S_IMODE(path.stat().st_mode) for path in [top, *sorted(top.rglob("*"))]}
+
+
+def test_every_folder_up_to_the_volumes_is_closed_to_other_users(tmp_path: Path) -> None:
+    folder.create(tmp_path / "pods/u1", "shop/web", "/kubepods/podu1")
+    assert modes(tmp_path / "pods") == {
+        ".": 0o750, "u1": 0o700, "u1/logs": 0o700, "u1/volumes": 0o700, "u1/subpaths": 0o700, "u1/pod.json": 0o600,
+    }  # fmt: skip
+
+
+def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Path) -> None:
+    folder.create(tmp_path / "u1", "shop/web", "")
+    (tmp_path / "u1/volumes/data").touch()
+    with pytest.raises(Failure, match=r"pod shop/db: pod shop/web already has the uid u1; .* leave metadata.uid out"):
+        folder.create(tmp_path / "u1", "shop/db", "")
+    (tmp_path / "u2").mkdir()
+    (tmp_path / "u2/file").touch()
+    with pytest.raises(Failure, match=rf"pod shop/db: {tmp_path}/u2 already exists: another pod has the uid u2"):
+        folder.create(tmp_path / "u2", "shop/db", "")
+    (tmp_path / "u3").symlink_to(tmp_path / "u2")
+    with pytest.raises(Failure, match=r"u3 already exists"):
+        folder.create(tmp_path / "u3", "shop/db", "")
+    assert (tmp_path / "u1/volumes/data").exists() and (tmp_path / "u2/file").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["u1", "u2", "u3"]
+
+
+def test_of_runs_that_start_at_once_exactly_one_gets_the_folder_and_the_others_name_it(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+    barrier = threading.Barrier(8)
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        try:
+            folder.create(tmp_path / "pods/u1", f"shop/web{number}", "")
+            outcomes.append("created")
+        except Failure as error:
+            outcomes.append(error.message)
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count("created") == 1
+    assert sum("already has the uid u1" in outcome for outcome in outcomes) == 7
+    assert [path.name for path in (tmp_path / "pods").iterdir()] == ["u1"]
+
+
+def test_only_the_pod_of_the_record_is_removed(tmp_path: Path) -> None:
+    folder.create(tmp_path / "u1", "shop/web", "")
+    folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    for name, pod_id in (("shop/web", "sandbox2"), ("shop/db", "sandbox1"), ("shop/web", "")):
+        folder.remove(tmp_path / "u1", name, pod_id)
+        assert (tmp_path / "u1/logs").is_dir()
+    folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("record", ["", "{", "[]", "null", '{"name": 1, "id": "", "cgroup": ""}', "[" * 100_000])
+def test_a_folder_without_a_usable_record_is_never_removed(tmp_path: Path, record: str) -> None:
+    (tmp_path / "u1").mkdir()
+    (tmp_path / "u1/pod.json").write_text(record)
+    folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert (tmp_path / "u1").is_dir()
+
+
+def test_a_cgroup_that_exists_is_another_pods_and_stays(tmp_path: Path) -> None:
+    need_root()
+    top = Path(detect(MACHINE).rows[0].path)
+    cgroup = f"/nri-test-{os.getpid()}/podu1"
+    (top / cgroup.strip("/")).mkdir(parents=True)
+    try:
+        with pytest.raises(Failure, match=rf"another pod has the uid u1: the cgroup {top}{cgroup} already exists"):
+            folder.create(tmp_path / "u1", "shop/web", cgroup)
+        assert [*tmp_path.iterdir()] == [] and (top / cgroup.strip("/")).is_dir()
+    finally:
+        (top / cgroup.strip("/")).rmdir()
+        (top / cgroup.strip("/")).parent.rmdir()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_a_folder_of_pods_in_which_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "pods").chmod(mode)
+    with pytest.raises(Failure, match=r"pods: other users may write to the folder of pods; chmod go-w"):
+        folder.create(tmp_path / "pods/u1", "shop/web", "")
+    (tmp_path / "pods").chmod(0o1777)
+    folder.create(tmp_path / "pods/u1", "shop/web", "")
+
+
+def test_a_folder_of_pods_that_another_user_owns_is_refused(tmp_path: Path) -> None:
+    need_root()
+    (tmp_path / "pods").mkdir()
+    os.chown(tmp_path / "pods", 1000, -1)
+    with pytest.raises(Failure, match="user 1000 owns the folder of pods; name another one with --pods-dir"):
+        folder.create(tmp_path / "pods/u1", "shop/web", "")
+
+
+def test_a_file_in_the_place_of_the_folder_of_pods_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "pods").touch()
+    with pytest.raises(NotADirectoryError):
+        folder.create(tmp_path / "pods/u1", "shop/web", "")

@@ -1,0 +1,58 @@
+"""What a sweep of left runtimes takes for its own: nothing of another user, and nothing that it may not look at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need_root
+from tools.runtimes import leftovers
+from tools.runtimes.leftovers import PREFIX
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one place of run directories."""
+    monkeypatch.setattr(leftovers, "PLACES", (str(tmp_path),))
+    monkeypatch.setattr(leftovers, "CNI_RESULTS", tmp_path / "cni")
+    return tmp_path
+
+
+def test_a_folder_of_another_user_stays_and_no_file_is_created_through_its_links(place: Path) -> None:
+    need_root()
+    own, planted, link = (place / f"{PREFIX}{name}" for name in ("own", "planted", "link"))
+    own.mkdir()
+    planted.mkdir()
+    os.chown(planted, 65534, 65534)
+    (planted / "owner").symlink_to(place / "created-by-root")
+    link.symlink_to(planted)
+    assert leftovers.sweep_alone() == [own]
+    assert planted.is_dir() and link.is_symlink() and not (place / "created-by-root").exists()
+
+
+def test_a_user_who_may_not_look_at_what_cni_remembers_gets_nothing_and_no_error(place: Path) -> None:
+    need_root()
+    results = place / "private/results"
+    results.mkdir(parents=True)
+    (results / f"{PREFIX}gone-1").touch()
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]);"
+        "from pathlib import Path; from tools.runtimes import leftovers;"
+        "leftovers.CNI_RESULTS = Path(sys.argv[2]); os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+        "print(leftovers.cni_results())"
+    )
+    for mode in (0o700, 0o755):
+        for folder in (place, *place.parents):
+            if folder != Path("/") and folder != Path("/tmp"):
+                folder.chmod(0o755)
+        (place / "private").chmod(mode)
+        done = subprocess.run(
+            [sys.executable, "-c", program, ROOT, results], capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.stderr) == ("[]\n", "")
