@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nri.cli.support.pod.requests import Node, read_pods
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, NriConfig
 from nri.engine.engine import Engine
+from nri.pods.requests import Node, read_pods
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/howto/pod.md"
 

@@ -83,7 +83,7 @@ MUTANTS = (
            "unit/policies/placement/test_affinity.py"),
     Mutant("kube/document.py", "if self._paths is None:", "if True:", "unit/adaptation/test_linear.py"),
     Mutant("config/syntax.py", "if not self._read:", "if True:", "unit/adaptation/test_linear.py"),
-    Mutant("cli/support/pod/containers.py", "left -= len(found)", "pass", "unit/cli/support/pod/test_containers.py"),
+    Mutant("pods/containers.py", "left -= len(found)", "pass", "unit/pods/test_containers.py"),
     # The adaptation
     Mutant("adaptation/merge/limits.py", "count(kind, data, most) > most", "count(kind, data, most) > most + 1",
            "unit/adaptation/merge/test_limits.py"),

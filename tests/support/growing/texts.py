@@ -9,9 +9,9 @@ from nri.adaptation.plugin_policy import allow, file
 from nri.api import messages as m
 from nri.api.annotations import REQUIRED_PLUGINS
 from nri.api.selectors import Filters, Pattern, Selector
-from nri.cli.support.pod.requests import Node, read_pods
 from nri.config import Source, read
 from nri.errors import ConfigError
+from nri.pods.requests import Node, read_pods
 from nri.policies import default_validator
 from nri.policies.default_validator import ValidatorConfig
 from tests.support.growing import big

@@ -26,8 +26,6 @@ from nri.api.builders.update import Update
 from nri.api.events import EVENTS, EventMask
 from nri.cli.errors import Failure
 from nri.cli.support.joined import joined
-from nri.cli.support.pod import lifecycle
-from nri.cli.support.pod.requests import Node, PodRequest, read_pods
 from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, SETTERS, Case
 from nri.cli.support.probe.report import Report, Section
 from nri.config import Source
@@ -36,6 +34,8 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, Reject, describe
 from nri.host.cgroups import Driver, detect
 from nri.host.root import MACHINE
+from nri.pods import lifecycle
+from nri.pods.requests import Node, PodRequest, read_pods
 from nri.stub.plugin import Plugin
 from nri.stub.session.subscription import known_to
 

@@ -1,4 +1,4 @@
-"""`nri pod stop` and `nri pod rm`. Next: `nri.cli.support.pod.lifecycle`, which does it."""
+"""`nri pod stop` and `nri pod rm`. Next: `nri.pods.lifecycle`, which does it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socke
     POD is an id or the beginning of one, NAME or NAMESPACE/NAME. They have terminationGracePeriodSeconds of
     the manifest, else 30 s.
     """
-    from nri.cli.support.pod import lifecycle
+    from nri.pods import lifecycle
 
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
@@ -76,7 +76,7 @@ def rm(
 
     POD is an id or the beginning of one, NAME or NAMESPACE/NAME. A pod that runs is refused without -f.
     """
-    from nri.cli.support.pod import lifecycle
+    from nri.pods import lifecycle
 
     if bool(pods) == everything:
         raise click.UsageError("give either pods or --all")

@@ -1,6 +1,6 @@
 """`nri pod exec` and `nri pod attach`: a program in a container, and the one that it was made for.
 
-Next: `nri.cli.support.pod.stream` speaks to the runtime's streaming server.
+Next: `nri.pods.stream` speaks to the runtime's streaming server.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _streams() -> tuple[Callable[..., int], Callable[..., Any]]:
     from nri.cri.client import INSTALL
 
     try:
-        from nri.cli.support.pod.stream import converse, ends
+        from nri.pods.stream import converse, ends
     except ImportError as error:
         raise NriError(f"streams need {error.name}, which is not installed. Install the extra: {INSTALL}") from None
     return converse, ends

@@ -1,4 +1,4 @@
-"""`nri pod`: pods by hand on any CRI socket, from Kubernetes manifests. Next: `nri.cli.support.pod`, which does it."""
+"""`nri pod`: pods by hand on any CRI socket, from Kubernetes manifests. Next: `nri.pods`, which does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nri pod run`: the pods of a manifest on a CRI socket. Next: `nri.cli.support.pod.requests`, and `lifecycle`."""
+"""`nri pod run`: the pods of a manifest on a CRI socket. Next: `nri.pods.requests`, and `lifecycle`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nri.cli.support.verb import Verb
 from nri.cli.verbs.pod.ps import show
 
 if TYPE_CHECKING:
-    from nri.cli.support.pod.requests import PodRequest
     from nri.cri.client import CriClient
+    from nri.pods.requests import PodRequest
 
 EXAMPLES = [
     "nri pod run -f web.yaml",
@@ -72,10 +72,10 @@ def command(
     An init container may take ten minutes, or --timeout. With -q only ids are printed.
     """
     from nri.cli.support.inputs import read_source
-    from nri.cli.support.pod import lifecycle
-    from nri.cli.support.pod.requests import Node, read_pods
     from nri.host import Root
     from nri.host.usage import parse_memory
+    from nri.pods import lifecycle
+    from nri.pods.requests import Node, read_pods
 
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
@@ -100,7 +100,7 @@ def command(
 
 def _make_room(cri: CriClient, wanted: list[PodRequest], folder: str, *, replace: bool) -> None:
     """Remove pods of the same names, or refuse to run next to them; a pod of the same uid is always refused."""
-    from nri.cli.support.pod.lifecycle import remove
+    from nri.pods.lifecycle import remove
 
     names = {pod.name for pod in wanted}
     if len(names) < len(wanted):

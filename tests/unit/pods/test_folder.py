@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod import folder
+from nri.errors import NriError
 from nri.host.cgroups import detect
 from nri.host.root import MACHINE
+from nri.pods import folder
 from tests.support.needs import need_root
 
 
@@ -30,14 +30,14 @@ def test_every_folder_up_to_the_volumes_is_closed_to_other_users(tmp_path: Path)
 def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Path) -> None:
     folder.create(tmp_path / "u1", "shop/web", "")
     (tmp_path / "u1/volumes/data").touch()
-    with pytest.raises(Failure, match=r"pod shop/db: pod shop/web already has the uid u1; .* leave metadata.uid out"):
+    with pytest.raises(NriError, match=r"pod shop/db: pod shop/web already has the uid u1; .* leave metadata.uid out"):
         folder.create(tmp_path / "u1", "shop/db", "")
     (tmp_path / "u2").mkdir()
     (tmp_path / "u2/file").touch()
-    with pytest.raises(Failure, match=rf"pod shop/db: {tmp_path}/u2 already exists: another pod has the uid u2"):
+    with pytest.raises(NriError, match=rf"pod shop/db: {tmp_path}/u2 already exists: another pod has the uid u2"):
         folder.create(tmp_path / "u2", "shop/db", "")
     (tmp_path / "u3").symlink_to(tmp_path / "u2")
-    with pytest.raises(Failure, match=r"u3 already exists"):
+    with pytest.raises(NriError, match=r"u3 already exists"):
         folder.create(tmp_path / "u3", "shop/db", "")
     assert (tmp_path / "u1/volumes/data").exists() and (tmp_path / "u2/file").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["u1", "u2", "u3"]
@@ -52,8 +52,8 @@ def test_of_runs_that_start_at_once_exactly_one_gets_the_folder_and_the_others_n
         try:
             folder.create(tmp_path / "pods/u1", f"shop/web{number}", "")
             outcomes.append("created")
-        except Failure as error:
-            outcomes.append(error.message)
+        except NriError as error:
+            outcomes.append(str(error))
 
     threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -89,7 +89,7 @@ def test_a_cgroup_that_exists_is_another_pods_and_stays(tmp_path: Path) -> None:
     cgroup = f"/nri-test-{os.getpid()}/podu1"
     (top / cgroup.strip("/")).mkdir(parents=True)
     try:
-        with pytest.raises(Failure, match=rf"another pod has the uid u1: the cgroup {top}{cgroup} already exists"):
+        with pytest.raises(NriError, match=rf"another pod has the uid u1: the cgroup {top}{cgroup} already exists"):
             folder.create(tmp_path / "u1", "shop/web", cgroup)
         assert [*tmp_path.iterdir()] == [] and (top / cgroup.strip("/")).is_dir()
     finally:
@@ -101,7 +101,7 @@ def test_a_cgroup_that_exists_is_another_pods_and_stays(tmp_path: Path) -> None:
 def test_a_folder_of_pods_in_which_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
     (tmp_path / "pods").mkdir()
     (tmp_path / "pods").chmod(mode)
-    with pytest.raises(Failure, match=r"pods: other users may write to the folder of pods; chmod go-w"):
+    with pytest.raises(NriError, match=r"pods: other users may write to the folder of pods; chmod go-w"):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
     (tmp_path / "pods").chmod(0o1777)
     folder.create(tmp_path / "pods/u1", "shop/web", "")
@@ -111,7 +111,7 @@ def test_a_folder_of_pods_that_another_user_owns_is_refused(tmp_path: Path) -> N
     need_root()
     (tmp_path / "pods").mkdir()
     os.chown(tmp_path / "pods", 1000, -1)
-    with pytest.raises(Failure, match="user 1000 owns the folder of pods; name another one with --pods-dir"):
+    with pytest.raises(NriError, match="user 1000 owns the folder of pods; name another one with --pods-dir"):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 

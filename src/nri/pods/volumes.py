@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri.cli.errors import Failure
+from nri.errors import NriError
 
 __all__ = ["EMPTY_DIR", "HOST_PATH", "HOST_TYPES", "Volume", "prepare"]
 
@@ -47,7 +47,7 @@ class Volume:
 
 
 def prepare(volume: Volume) -> None:
-    """Create a volume where the manifest asks for it, or check what must exist. Raises Failure, OSError."""
+    """Create a volume where the manifest asks for it, or check what must exist. Raises NriError, OSError."""
     path = Path(volume.path)
     if volume.kind == EMPTY_DIR:
         _create_empty_dir(path, volume.group)
@@ -58,7 +58,7 @@ def prepare(volume: Volume) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
     kind, is_of_kind = HOST_TYPES[volume.kind]
     if is_of_kind is not None and not (path.exists() and is_of_kind(path.stat().st_mode)):
-        raise Failure(f"{volume.place}: volumes.hostPath.path: {path} is not there, or no {kind}")
+        raise NriError(f"{volume.place}: volumes.hostPath.path: {path} is not there, or no {kind}")
 
 
 def _create_empty_dir(path: Path, group: int) -> None:

@@ -1,7 +1,7 @@
 """The keys of a manifest that nothing has read: none of them is left out in silence.
 
 One job: a tree whose tables remember which keys they were asked for. A key that was asked for and is not there is one
-that would have been read, so the nearest of them is what a misspelt key may mean. Next: `nri.cli.support.pod.requests`.
+that would have been read, so the nearest of them is what a misspelt key may mean. Next: `nri.pods.requests`.
 """
 
 from __future__ import annotations

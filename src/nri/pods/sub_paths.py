@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri.cli.errors import Failure
 from nri.engine.support.kernel import MS_BIND, mount, unmount
+from nri.errors import NriError
 from nri.host.root import open_below
 from nri.text import plain
 
@@ -46,7 +46,7 @@ class SubPath:
 def bind(sub_path: SubPath) -> None:
     """Bind a part of a volume onto its target, which is created; a part that does not exist becomes a folder.
 
-    Raises Failure for a path that leads out of the volume, that cannot be opened, or that cannot be bound.
+    Raises NriError for a path that leads out of the volume, that cannot be opened, or that cannot be bound.
     """
     try:
         with ExitStack() as stack:
@@ -60,7 +60,7 @@ def bind(sub_path: SubPath) -> None:
             _make_target(Path(sub_path.target), is_folder=stat.S_ISDIR(os.fstat(part).st_mode))
             mount(_of_descriptor(part), Path(sub_path.target), flags=MS_BIND)
     except OSError as error:
-        raise Failure(f"{sub_path.place}: {_KEY}: {plain(sub_path.path)}: {_reason(error)}") from None
+        raise NriError(f"{sub_path.place}: {_KEY}: {plain(sub_path.path)}: {_reason(error)}") from None
 
 
 def unbind_all(folder: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod import sub_paths
-from nri.cli.support.pod.sub_paths import SubPath, bind, unbind_all
+from nri.errors import NriError
 from nri.host.root import open_below
+from nri.pods import sub_paths
+from nri.pods.sub_paths import SubPath, bind, unbind_all
 from tests.support.needs import need_root
 
 #: A program that exchanges two names without a pause: renameat2(2) with RENAME_EXCHANGE.
@@ -79,7 +79,7 @@ def test_a_link_out_of_the_volume_is_refused_at_any_depth_and_nothing_is_created
     (pod.outside / "outside").mkdir()
     (pod.volume / "up").symlink_to("../outside")
     before = sorted(pod.outside.rglob("*"))
-    with pytest.raises(Failure, match=rf"f:3: volumeMounts.subPath: {path}: leads out of the volume, to .*/outside"):
+    with pytest.raises(NriError, match=rf"f:3: volumeMounts.subPath: {path}: leads out of the volume, to .*/outside"):
         pod.bind(path)
     assert sorted(pod.outside.rglob("*")) == before and [*pod.targets.iterdir()] == []
 
@@ -98,7 +98,7 @@ def test_a_link_out_of_the_volume_is_refused_at_any_depth_and_nothing_is_created
 def test_a_link_that_leads_to_nothing_usable_is_refused(pod: Pod, target: str, error: str) -> None:
     (pod.volume / "file").touch()
     (pod.volume / "link").symlink_to(target)
-    with pytest.raises(Failure, match=error):
+    with pytest.raises(NriError, match=error):
         pod.bind("link")
     assert sorted(path.name for path in pod.volume.iterdir()) == ["file", "link"]
 
@@ -115,7 +115,7 @@ def test_links_that_stay_in_the_volume_are_followed_as_the_kubelet_does(pod: Pod
 def test_a_chain_of_links_of_any_length_is_an_error_and_no_more(pod: Pod) -> None:
     for number in range(3000):
         (pod.volume / f"l{number}").symlink_to(f"l{number + 1}")
-    with pytest.raises(Failure, match="there are too many"):
+    with pytest.raises(NriError, match="there are too many"):
         pod.bind("l0")
 
 
@@ -136,7 +136,7 @@ def test_a_link_that_appears_right_after_the_check_is_refused(
         return open_below(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sub_paths, "open_below", exchange_and_open)
-    with pytest.raises(Failure, match=f"f:3: volumeMounts.subPath: {path}: a link appeared in it"):
+    with pytest.raises(NriError, match=f"f:3: volumeMounts.subPath: {path}: a link appeared in it"):
         pod.bind(path)
     assert [path.name for path in pod.outside.iterdir()] == ["secret"]
 
@@ -152,7 +152,7 @@ def test_a_link_that_comes_and_goes_without_a_pause_never_leads_out(pod: Pod, pa
             for number in range(1500):
                 try:
                     bound = pod.bind(path.format(number))
-                except Failure:
+                except NriError:
                     outcomes["refused"] += 1
                 else:
                     outcomes["bound"] += 1
@@ -177,7 +177,7 @@ def test_who_is_not_root_is_told_to_mount_the_whole_volume(pod: Pod, monkeypatch
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("nri.cli.support.pod.sub_paths.mount", refuse)
+    monkeypatch.setattr("nri.pods.sub_paths.mount", refuse)
     (pod.volume / "a").mkdir()
-    with pytest.raises(Failure, match="only root may do: run this as root, or mount the whole volume"):
+    with pytest.raises(NriError, match="only root may do: run this as root, or mount the whole volume"):
         pod.bind("a")

@@ -16,7 +16,9 @@ import shutil
 import signal
 import socket
 import sys
+import termios
 import time
+import tty as modes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -24,11 +26,10 @@ from urllib.parse import urlsplit
 
 import h11
 
-from nri.cli.errors import USAGE, Failure
 from nri.config.syntax import parse_json
 from nri.engine.streaming import spdy
 from nri.engine.streaming.link import CHUNK, Link
-from nri.errors import NriError, RemoteProtocolError
+from nri.errors import ConfigError, NriError, RemoteProtocolError
 from nri.text import plain
 
 __all__ = ["Streams", "converse", "ends"]
@@ -61,16 +62,13 @@ class Streams(NamedTuple):
 
 @contextmanager
 def ends(*, stdin: bool, tty: bool, leave: bool = False) -> Iterator[Streams]:
-    """The ends for a program. Failure if it is to have a terminal and there is none."""
+    """The streams for a program. Raises ConfigError if it needs a terminal and there is none."""
     source = sys.stdin.fileno() if stdin else None
     if not tty:
         yield Streams(_write, source)
         return
     if source is None or not os.isatty(source):
-        raise Failure("-t needs -i, and a terminal as standard input: leave it out", USAGE)
-    import termios
-    import tty as modes
-
+        raise ConfigError("command line", "-t", "needs -i and a terminal as standard input", "leave it out")
     before, changed = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(changed, 1))
     try:

@@ -2,7 +2,7 @@
 
 Rules: pure; every key is either carried out, or refused because the container would be wrong without it (a volume that
 only a cluster has), or named in the pod's notes. The kubelet's share (labels, cgroups, resource arithmetic, masked
-paths) is that of Kubernetes 1.34. Next: `nri.cli.support.pod.containers`, the share of one container.
+paths) is that of Kubernetes 1.34. Next: `nri.pods.containers`, the share of one container.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nri.cli.support.pod.containers import ContainerRequest, ContainerRequests, security_profile, selinux
-from nri.cli.support.pod.folder import LOGS
-from nri.cli.support.pod.unread import Unread, unread, watch
-from nri.cli.support.pod.volumes import Volume
 from nri.config import Source, parse_text
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConfigError
@@ -24,6 +20,10 @@ from nri.host.cgroups import Driver, KubeQos, pod_path
 from nri.kube import kubelet
 from nri.kube.document import Document, parts
 from nri.kube.manifest import find_pod, quantities
+from nri.pods.containers import ContainerRequest, ContainerRequests, security_profile, selinux
+from nri.pods.folder import LOGS
+from nri.pods.unread import Unread, unread, watch
+from nri.pods.volumes import Volume
 
 __all__ = ["Node", "PodRequest", "read_pods"]
 

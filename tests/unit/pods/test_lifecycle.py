@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod import lifecycle
-from nri.cli.support.pod.requests import Node, PodRequest, read_pods
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import RpcError
+from nri.errors import NriError, RpcError
 from nri.host.cgroups import Driver
+from nri.pods import lifecycle
+from nri.pods.requests import Node, PodRequest, read_pods
 from nri.ttrpc.codes import Code
 from tests.support.needs import need_root
 
@@ -89,7 +88,7 @@ def test_a_pod_that_does_not_come_up_leaves_nothing(
 ) -> None:
     runtime = Runtime()
     runtime.answers = answers
-    with pytest.raises(Failure, match=f"{error}.*. Pod default/web was removed again"):
+    with pytest.raises(NriError, match=f"{error}.*. Pod default/web was removed again"):
         run(runtime, pod(tmp_path, container))
     if "CreateContainer" in runtime.calls:
         assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
@@ -101,7 +100,7 @@ def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: 
     first, second = pod(tmp_path), pod(tmp_path)
     second.config.log_directory = first.config.log_directory
     run(winner, first)
-    with pytest.raises(Failure, match="pod default/web: pod default/web already has the uid"):
+    with pytest.raises(NriError, match="pod default/web: pod default/web already has the uid"):
         run(loser, second)
     assert loser.calls == [] and (Path(first.config.log_directory)).is_dir()
 
@@ -109,7 +108,7 @@ def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: 
 def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Path) -> None:
     made = pod(tmp_path)
     made.config.log_directory = f"{tmp_path}/{'u' * 300}/logs"
-    with pytest.raises(Failure, match=f"pod default/web: {tmp_path}/uuu.*: File name too long"):
+    with pytest.raises(NriError, match=f"pod default/web: {tmp_path}/uuu.*: File name too long"):
         run(Runtime(), made)
     assert [*tmp_path.iterdir()] == []
 
@@ -117,7 +116,7 @@ def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Pat
 def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_step(tmp_path: Path) -> None:
     runtime = Runtime()
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
-    with pytest.raises(Failure, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
+    with pytest.raises(NriError, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
         run(runtime, pod(tmp_path))
     assert len([*tmp_path.iterdir()]) == 1
 
@@ -148,15 +147,15 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=states.pop(0), exit_code=3, log_path=str(log))
     )
-    with pytest.raises(Failure, match="container prepare: exit code 3; it said: a disk is full"):
+    with pytest.raises(NriError, match="container prepare: exit code 3; it said: a disk is full"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=pb.CONTAINER_EXITED, exit_code=1, log_path=str(tmp_path / "none"))
     )
-    with pytest.raises(Failure, match=r"container prepare: exit code 1\. Pod"):
+    with pytest.raises(NriError, match=r"container prepare: exit code 1\. Pod"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(status=pb.ContainerStatus(state=1))
-    with pytest.raises(Failure, match=r"not at its end after .* s; --timeout says more"):
+    with pytest.raises(NriError, match=r"not at its end after .* s; --timeout says more"):
         run(runtime, pod(tmp_path / "pods", "", first), 0.1)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod.volumes import EMPTY_DIR, Volume, prepare
+from nri.errors import NriError
+from nri.pods.volumes import EMPTY_DIR, Volume, prepare
 
 
 def test_an_empty_dir_is_open_to_every_user_and_to_the_group_of_its_pod(tmp_path: Path) -> None:
@@ -33,5 +33,5 @@ def test_files_and_folders_of_the_machine_are_created_or_must_exist_as_the_type_
     prepare(Volume(str(tmp_path / "nothing"), "", "f:1"))
     assert (tmp_path / "made/deep").is_dir() and (tmp_path / "new").is_file()
     for kind, words in (("Directory", "no folder"), ("Socket", "no socket"), ("BlockDevice", "no block device")):
-        with pytest.raises(Failure, match=f"f:7: volumes.hostPath.path: .*file is not there, or {words}"):
+        with pytest.raises(NriError, match=f"f:7: volumes.hostPath.path: .*file is not there, or {words}"):
             prepare(Volume(str(tmp_path / "file"), kind, "f:7"))

@@ -1,6 +1,6 @@
 """The request for one container of a manifest, as a kubelet would make it: process, resources, mounts, security.
 
-Rules: pure; see `nri.cli.support.pod.requests`. Next: `nri.cli.support.pod.volumes`.
+Rules: pure; see `nri.pods.requests`. Next: `nri.pods.volumes`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
-from nri.cli.support.pod.folder import SUB_PATHS, VOLUMES
-from nri.cli.support.pod.sub_paths import SubPath
-from nri.cli.support.pod.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 from nri.cri.convert import to_cri
 from nri.cri.pb import api_pb2 as pb
 from nri.kube import kubelet
 from nri.kube.document import is_number
+from nri.pods.folder import SUB_PATHS, VOLUMES
+from nri.pods.sub_paths import SubPath
+from nri.pods.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 
 if TYPE_CHECKING:
     from nri.kube.document import Document

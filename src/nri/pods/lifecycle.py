@@ -1,7 +1,7 @@
 """Pods on a CRI socket, from their requests to their end: images, sandbox, containers; stopped, removed.
 
 A pod that cannot be run whole is removed again, with everything that this run created for it, and nothing else. Its
-folder (`nri.cli.support.pod.folder`) and its cgroup are removed with it, as a kubelet does.
+folder (`nri.pods.folder`) and its cgroup are removed with it, as a kubelet does.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod import folder
-from nri.cli.support.pod.containers import GRACE
-from nri.cli.support.pod.sub_paths import bind
-from nri.cli.support.pod.volumes import prepare
 from nri.cri.logs import read_log
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError, describe
 from nri.host.cgroups import Driver
+from nri.pods import folder
+from nri.pods.containers import GRACE
+from nri.pods.sub_paths import bind
+from nri.pods.volumes import prepare
 from nri.text import plain
 from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
-    from nri.cli.support.pod.containers import ContainerRequest
-    from nri.cli.support.pod.requests import PodRequest
     from nri.cri.client import CriClient
+    from nri.pods.containers import ContainerRequest
+    from nri.pods.requests import PodRequest
 
 __all__ = ["driver_of", "pull", "remove", "run", "state_folder", "stop"]
 
@@ -62,7 +61,7 @@ def driver_of(cri: CriClient) -> Driver:
 
 
 def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> str:
-    """Run a pod with all its containers; its id. One that fails is removed again, and the Failure says why.
+    """Run a pod with all its containers; its id. One that fails is removed again, and the NriError says why.
 
     `init_s` is how long each container that initializes it may take, in seconds.
     """
@@ -70,7 +69,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
     try:
         folder.create(home, pod.name, pod.config.linux.cgroup_parent)
     except OSError as error:
-        raise Failure(f"pod {pod.name}: {error.filename or home}: {error.strerror or error}") from None
+        raise NriError(f"pod {pod.name}: {error.filename or home}: {error.strerror or error}") from None
     pod_id: str = ""
     try:
         for container in {one.name: one for one in pod.containers}.values():
@@ -85,10 +84,10 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
             _start(cri, pod_id, pod, container, say, init_s)
     except BaseException as error:
         outcome = _undo(cri, pod, pod_id, home)
-        if not isinstance(error, (NriError, OSError, Failure)):
+        if not isinstance(error, (NriError, OSError)):
             raise
-        text = error.message if isinstance(error, Failure) else describe(error)
-        raise Failure(f"{text}. {outcome}") from None
+        text = describe(error)
+        raise NriError(f"{text}. {outcome}") from None
     return pod_id
 
 
@@ -109,19 +108,19 @@ def pull(cri: CriClient, pod: PodRequest, each: ContainerRequest, say: Say) -> N
     image = each.config.image
     found = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
     if each.pull == "Never" and not found.id:
-        raise Failure(f"{each.place}: container {each.name}: no image {plain(image.image)} is here, and "
+        raise NriError(f"{each.place}: container {each.name}: no image {plain(image.image)} is here, and "
                       "imagePullPolicy is Never")  # fmt: skip
     if each.pull == "Always" or not found.id:
         say(f"pulling {image.image}")
         try:
             cri.call("PullImage", pb.PullImageRequest(image=image, sandbox_config=pod.config), _PULL_S)
         except RpcError as error:
-            raise Failure(f"{each.place}: container {each.name}: image {plain(image.image)}: {error}") from None
+            raise NriError(f"{each.place}: container {each.name}: image {plain(image.image)}: {error}") from None
         found = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
     as_image_says = each.non_root and not each.config.linux.security_context.HasField("run_as_user")
     if as_image_says and not found.uid.value and found.username in ("", "root", "0"):
         words = f"runAsNonRoot: {plain(image.image)} runs as root; write runAsUser"
-        raise Failure(f"{each.place}: container {each.name}: {words}")
+        raise NriError(f"{each.place}: container {each.name}: {words}")
 
 
 def _address(cri: CriClient, made: str, pod: PodRequest) -> None:
@@ -144,7 +143,7 @@ def _start(cri: CriClient, made: str, pod: PodRequest, each: ContainerRequest, s
         identity = cri.call("CreateContainer", request, _MAKE_S).container_id
         cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _MAKE_S)
     except RpcError as error:
-        raise Failure(f"{each.place}: container {each.name}: {error}") from None
+        raise NriError(f"{each.place}: container {each.name}: {error}") from None
     if not each.first:
         return
     say(f"waiting for container {each.name}, which initializes the pod")
@@ -154,13 +153,13 @@ def _start(cri: CriClient, made: str, pod: PodRequest, each: ContainerRequest, s
         if status.state == pb.CONTAINER_EXITED:
             break
         if time.monotonic() > deadline:
-            raise Failure(
+            raise NriError(
                 f"{each.place}: container {each.name}: not at its end after {init_s:g} s; --timeout says more"
             )
         time.sleep(_ASK_S)
     if status.exit_code:
         said = _last_words(status.log_path)
-        raise Failure(f"{each.place}: container {each.name}: exit code {status.exit_code}{said}")
+        raise NriError(f"{each.place}: container {each.name}: exit code {status.exit_code}{said}")
 
 
 def _last_words(path: str) -> str:

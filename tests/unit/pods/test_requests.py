@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nri.cli.support.pod.requests import Node, PodRequest, read_pods
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConfigError
 from nri.host.cgroups import Driver
+from nri.pods.requests import Node, PodRequest, read_pods
 
 NODE = Node("node-1", "/pods")
 CONTAINERS = "containers: [{name: app, image: b}]"

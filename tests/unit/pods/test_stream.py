@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod.stream import LEAVE, Streams, converse, ends
 from nri.engine.streaming.spdy import Connection, Opened
 from nri.errors import NriError
+from nri.pods.stream import LEAVE, Streams, converse, ends
 from tests.support.stream_world import World
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n%s\r\n"
@@ -163,7 +162,7 @@ def test_without_a_terminal_there_are_only_streams(capfd: pytest.CaptureFixture[
         assert (streams.stdin, streams.resized) == (None, None)
         streams.write("stdout", b"out\xff")
         streams.write("stderr", b"err")
-    with pytest.raises(Failure, match="-t needs -i, and a terminal"), ends(stdin=False, tty=True):
+    with pytest.raises(NriError, match="-t: needs -i and a terminal"), ends(stdin=False, tty=True):
         pass
     captured = capfd.readouterr()
     assert (captured.out[:3], captured.err) == ("out", "err")

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nri.cli.errors import Failure
-from nri.cli.support.pod.sub_paths import unbind_all
 from nri.config.syntax import parse_json
+from nri.errors import NriError
 from nri.files import TEMPORARY, read_regular, remove_tree, write_whole
 from nri.host.cgroups import detect
 from nri.host.root import MACHINE
+from nri.pods.sub_paths import unbind_all
 
 __all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set_pod_id"]
 
@@ -48,11 +48,11 @@ class PodRecord:
 
 
 def create(folder: Path, name: str, cgroup: str) -> None:
-    """Create the folder of a pod. Raises Failure if another pod has it or the cgroup, OSError if it cannot be made."""
+    """Create the folder of a pod. Raises NriError if another pod has it or the cgroup, OSError if it cannot be made."""
     _create_parent(folder.parent)
     remedy = "remove that pod, or leave metadata.uid out of the manifest"
     if path := next((path for path in _cgroup_paths(cgroup) if os.path.lexists(path)), ""):
-        raise Failure(f"pod {name}: another pod has the uid {folder.name}: the cgroup {path} already exists; {remedy}")
+        raise NriError(f"pod {name}: another pod has the uid {folder.name}: the cgroup {path} already exists; {remedy}")
     unnamed = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
     try:
         for part in (LOGS, VOLUMES, SUB_PATHS):
@@ -64,7 +64,7 @@ def create(folder: Path, name: str, cgroup: str) -> None:
             raise OSError(error.errno, error.strerror, str(folder)) from None
         owner = _read_record(folder)
         other = f"pod {owner.name} already has" if owner else f"{folder} already exists: another pod has"
-        raise Failure(f"pod {name}: {other} the uid {folder.name}; {remedy}") from None
+        raise NriError(f"pod {name}: {other} the uid {folder.name}; {remedy}") from None
     finally:
         remove_tree(unnamed)
 
@@ -101,9 +101,9 @@ def _create_parent(folder: Path) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if status.st_uid not in (0, os.geteuid()):
-        raise Failure(f"{folder}: user {status.st_uid} owns the folder of pods; name another one with --pods-dir")
+        raise NriError(f"{folder}: user {status.st_uid} owns the folder of pods; name another one with --pods-dir")
     if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
-        raise Failure(f"{folder}: other users may write to the folder of pods; chmod go-w {folder}")
+        raise NriError(f"{folder}: other users may write to the folder of pods; chmod go-w {folder}")
 
 
 def _cgroup_paths(cgroup: str) -> list[str]:
