@@ -111,6 +111,8 @@ class Loops:
         self._unreadable: list[str] = []
         #: Pods that strategies may not evict, with the reason; the log has had it.
         self._spared: dict[tuple[Subject, str], str] = {}
+        #: Why evictions were refused when they were requested last, by pod and strategy; the log has had it.
+        self._refusals: dict[tuple[Subject, str], str] = {}
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -396,6 +398,7 @@ class Loops:
             self._parts.observer.met(self.name, "pod not allowed to be evicted")
         here = {pod.uid for pod in made.pods}
         self._spared = {key: why for key, why in (self._spared | made.spared).items() if key[0].key in here}
+        self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in here}
 
     def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
         """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
@@ -404,7 +407,10 @@ class Loops:
             self._parts.observer.met(self.name, "previewed eviction")
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
-        _log.warning("%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
+        # A refused eviction is requested again in the next round, which would be a line each second.
+        level = logging.DEBUG if refused and self._refusals.get((pod.subject(), loop)) == refused else logging.WARNING
+        _log.log(level, "%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
+        self._refusals[pod.subject(), loop] = refused
         row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")

@@ -3,7 +3,8 @@
 Rules: of the pods that a feature names none goes that `pod_class.never_evicted` spares (static pods, the system's own,
 those whose priority is unknown), that does not allow it, or whose end frees nothing; the log names those that are
 spared. After an eviction there is none for the time of a cooldown; for CPU none either for so long after the start,
-while there are few samples. A pod that was asked to go is not asked again, and counts as gone. Next:
+while there are few samples. A pod whose eviction was accepted is not asked again for a while, and counts as gone. A
+refused eviction frees nothing: the next pod is asked, and the next round asks again. Next:
 :mod:`nri.agent.profiles.koordinator.strategies.memory_qos`.
 """
 
@@ -31,9 +32,12 @@ __all__ = ["CpuEvict", "Evict", "MemoryEvict"]
 _PERIOD_US = 100_000
 _NONE: Final = Fraction(0)
 _WINDOW_S: Final = 60
-#: Samples of a window that are kept at most, and the seconds for which an evicted pod is remembered.
+#: Samples of a window that are kept at most.
 _MOST_SAMPLES: Final = 4096
-_KEPT_S: Final = 600.0
+#: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
+_ENDING_S: Final = 600.0
+#: Refused evictions of one round: each may take the timeout of a request to the API server.
+_MAX_REFUSALS: Final = 16
 
 
 class Evict(Strategy):
@@ -52,13 +56,16 @@ class Evict(Strategy):
         self.name = ", ".join(each.name for each in self.features)
         self._kind, self._cooldown_s = kind, cooldown_s
         self._again: float | None = None
-        self._asked: dict[str, float] = {}
+        #: When evictions of pods were accepted, by uid.
+        self._accepted: dict[str, float] = {}
+        #: Pods that refused in earlier rounds, while there are more pods to ask than one round may.
+        self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
         self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""
-        return len(self._asked)
+        return len(self._accepted) + len(self._refused)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: NodeSLO asks for it."""
@@ -81,13 +88,14 @@ class Evict(Strategy):
                 made.errors.append(f"{feature.name}: {evict.idle(feature, rule.keys)}")
         if now < self._again:
             return
-        self._asked = {uid: at for uid, at in self._asked.items() if now - at < _KEPT_S}
+        self._accepted = {uid: at for uid, at in self._accepted.items() if now - at < _ENDING_S}
         tasks = [Task(feature, need, self._victims(made, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
-        asking = _Asking(made, reasons)
-        if evict.evict_round(tasks, set(self._asked), asking):
+        requests = _Requests(made, reasons, self._refused)
+        if evict.evict_round(tasks, set(self._accepted), requests):
             self._again = now + self._cooldown_s
-        self._asked |= dict.fromkeys(asking.asked, now)
+        self._accepted |= dict.fromkeys(requests.accepted, now)
+        self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 
     def _release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         """The amount that a feature has to free, and why."""
@@ -175,19 +183,38 @@ class MemoryEvict(Evict):
         super().__init__("memory", names, settings.loops.memory_evict_cooldown)
 
 
-class _Asking:
-    """Asks for evictions, each with the reason of its feature. `asked` are the uids, those that were refused too."""
+class _Requests:
+    """The evictions that one round requests, each with the reason of its feature.
 
-    def __init__(self, made: Round[NodeSlo], reasons: Mapping[Feature, str]) -> None:
-        self._moment, self._reasons = made, reasons
-        self._pods = {pod.uid: pod for pod in made.pods}
-        self.asked: list[str] = []
+    Args:
+        round_: the round.
+        reasons: why pods have to go, by feature.
+        passed_over: uids of pods that are not asked in this round.
+
+    Attributes:
+        accepted: uids of pods whose eviction is under way.
+        refused: uids of pods that stay.
+    """
+
+    def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
+        self._round, self._reasons, self._passed_over = round_, reasons, passed_over
+        self._pods = {pod.uid: pod for pod in round_.pods}
+        self.accepted: set[str] = set()
+        self.refused: set[str] = set()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this round has had as many refusals as a round may."""
+        return len(self.refused) >= _MAX_REFUSALS
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
-        """Ask for one; a pod that was refused is not asked for again for a while."""
+        """Request one eviction; return whether it was accepted."""
         uid = _uid(victim.pod)
-        self.asked.append(uid)
-        return self._moment.evict(self._pods[uid], feature.name, self._reasons[feature])
+        if self.exhausted or uid in self._passed_over:
+            return False
+        is_accepted = self._round.evict(self._pods[uid], feature.name, self._reasons[feature])
+        (self.accepted if is_accepted else self.refused).add(uid)
+        return is_accepted
 
 
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
