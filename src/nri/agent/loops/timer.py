@@ -174,6 +174,16 @@ class Loops:
             if loop.name not in group.off
         ]
 
+    def unchanged(self, uid: str) -> list[dict[str, str]]:
+        """Return why strategies left values of a pod as they were in their last rounds, a row for each container."""
+        return [
+            {"container": container, "strategy": loop.name, "reason": reason}
+            for group in [*self._groups.values()]
+            for loop in group.loops
+            if loop.name not in group.off
+            for container, reason in loop.unchanged(uid).items()
+        ]
+
     @property
     def errors(self) -> list[str]:
         """Everything that could not be read, done or decided when it was tried last, a line each."""
@@ -261,7 +271,7 @@ class Loops:
         told = set(self._broken.values())
         told |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in made.unreadable.items()}
         group.told = self._warn([text for text in made.errors if text not in told], group.told)
-        group.unsupported, group.errors = made.unsupported, made.errors
+        group.unsupported, group.errors = made.unsupported, made.errors[:_MOST_ERRORS]
 
     def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
         """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
@@ -283,7 +293,8 @@ class Loops:
 
         They are put together again only if the source has other objects than the last time: that is dear.
         """
-        parts, listed = self._parts, self._parts.pods.pods()[:_MOST_PODS]
+        parts, every = self._parts, self._parts.pods.pods()
+        listed, excess = every[:_MOST_PODS], max(len(every) - _MOST_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
         senseless: list[str] = []
@@ -298,6 +309,8 @@ class Loops:
                 found.append(StrategyPod(each))
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
                 failed(key_of(each.pod), error)
+        if excess:
+            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MOST_PODS} pods at most")
         self._listed, self._seen = listed, (found, senseless)
         return self._seen
 

@@ -47,6 +47,9 @@ class CpuBurst(Strategy):
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._bursts = Bursts()
         self._looked_once = False
+        #: Why values stayed as they were in the last round, by the pod's uid and the container's name.
+        self._unchanged: dict[str, dict[str, str]] = {}
+        self._pool = Pool.UNKNOWN
         #: Containers that are to be put back when it is switched off.
         self._touched: set[str] = set()
 
@@ -58,14 +61,25 @@ class CpuBurst(Strategy):
         """Whether there is work: bursts that are asked for, or quotas that were scaled."""
         return rules.burst.policy != "none" or bool(self._touched)
 
+    def state(self, now: float) -> str:  # noqa: ARG002  no time in it
+        """Say how loaded the CPUs are that pods share."""
+        return f"the use of the shared CPUs is {'not known' if self._pool is Pool.UNKNOWN else self._pool.value}"
+
+    def unchanged(self, uid: str) -> Mapping[str, str]:
+        """Return why quotas of a pod's containers stayed as they were, by container; "" is the pod itself."""
+        return self._unchanged.get(uid, {})
+
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for the pods that share CPUs."""
         hierarchies = made.parts.executor.hierarchies
         self._bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
         looked: dict[str, StrategyPod] = {}
         decided: list[Pod] = []
+        unchanged: dict[str, dict[str, str]] = {}
+        self._pool = _pool(made)
         for pod in made.pods:
             if not pod_class.cpu_burstable(pod.manifest):
+                unchanged[pod.uid] = {"": f"pods of class {qos_class(pod.labels)} share no CPUs, and so have no burst"}
                 continue
             config = rules_of(made, pod, NAME).burst
             ids = {each.id for each in pod.containers}
@@ -80,10 +94,14 @@ class CpuBurst(Strategy):
         self._looked_once = True
         self._touched &= {each.name for pod in decided for each in pod.containers}
         scale = not _normalized(made)
-        for write in self._bursts.decide(decided, _pool(made), made.sample.at, scale=scale):
+        for write in self._bursts.decide(decided, self._pool, made.sample.at, scale=scale):
             one = looked[write.folder]
             name = next((each.name for each in one.containers if write.name and each.id == write.name), "")
             made.set(one.subject(name), write.folder, write.knob, write.value, NAME, write.reason)
+        for pod in looked.values():
+            reasons = {each.name: self._bursts.unchanged.get(each.id, "") for each in pod.containers}
+            unchanged[pod.uid] = {name: reason for name, reason in reasons.items() if reason}
+        self._unchanged = unchanged
 
     def _pod(self, made: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
         running, specs = _running(pod), {each.get("name", ""): each for each in pod.specs}
