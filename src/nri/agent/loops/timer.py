@@ -28,7 +28,7 @@ from nri.agent.pods.source import Pod
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
-from nri.host import Outcome, Result, Topology, read_topology, set_switch
+from nri.host import Hierarchies, Outcome, Result, Root, Topology, read_topology, set_switch
 from nri.policies.writes import Write
 from nri.text import count, plain
 
@@ -73,6 +73,7 @@ class Loops:
         values: sets what strategies decide; None for the executor.
         evictor: who makes pods go; None for the one that the settings make possible.
         now: monotonic seconds.
+        sampler: takes samples of the machine, made as `Sampler`.
     """
 
     name = "loops"
@@ -86,7 +87,9 @@ class Loops:
         *,
         evictor: Evictor | None = None,
         now: Callable[[], float] = time.monotonic,
+        sampler: Callable[[Root, Hierarchies, Callable[[], float]], Sampler] = Sampler,
     ) -> None:
+        self._sampler = sampler
         self._parts, self._evictor = parts, evictor or evictor_of(settings, parts.pods)
         self._values = values
         self._rules: Rules = parts.profile.strategy_rules()
@@ -229,7 +232,7 @@ class Loops:
             return
         root, hierarchies = self._parts.root, self._parts.executor.hierarchies
         self._groups = {
-            key: _Group(key[0], loops, Sampler(root, hierarchies, self._now)) for key, loops in together.items()
+            key: _Group(key[0], loops, self._sampler(root, hierarchies, self._now)) for key, loops in together.items()
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 

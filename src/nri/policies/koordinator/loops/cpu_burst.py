@@ -143,11 +143,11 @@ def burst_us(limit_milli: int, config: BurstConfig) -> int:
     return int(limit_milli / 1000 * (config.burst_percent / 100) * CPU_PERIOD_US)  # floating point, as in Koordinator
 
 
-def pool_state(used_milli: int | None, total_milli: int, percent: int = 50) -> Pool:
+def pool_state(used: float | None, total: float, percent: int = 50) -> Pool:
     """Return how loaded the shared CPUs are; a pool without CPUs is full."""
-    if used_milli is None:
+    if used is None:
         return Pool.UNKNOWN
-    ratio = used_milli / total_milli if total_milli > 0 else 1.0
+    ratio = used / total if total > 0 else 1.0
     if ratio >= percent / 100:
         return Pool.OVERLOADED
     return Pool.COOLING if ratio >= percent / 100 * _COOLING else Pool.IDLE
@@ -197,7 +197,7 @@ class Container(NamedTuple):
     limit: int
     quota: int | None
     burst: int | None
-    used: int | None
+    used: float | None
     throttled: bool | None
     running: bool = True
 

@@ -47,17 +47,20 @@ class Evict(Strategy):
         kind: cpu or memory.
         on: the features that are switched on.
         cooldown_s: for how long nothing is evicted after an eviction.
+        interval_s: the seconds between two rounds.
+
+    Attributes:
+        accepted: when evictions were accepted of pods that may still be listed, by uid.
     """
 
     samples = Sampled.PODS | Sampled.BEST_EFFORT
 
-    def __init__(self, kind: str, on: Collection[str], cooldown_s: float) -> None:
+    def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
         self.features = [each for each in evict.FEATURES if each.kind == kind and each.name in on]
         self.name = ", ".join(each.name for each in self.features)
-        self._kind, self._cooldown_s = kind, cooldown_s
+        self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
-        #: When evictions of pods were accepted, by uid.
-        self._accepted: dict[str, float] = {}
+        self.accepted: dict[str, float] = {}
         #: Pods that refused in earlier rounds, while there are more pods to ask than one round may.
         self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
@@ -65,7 +68,7 @@ class Evict(Strategy):
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""
-        return len(self._accepted) + len(self._refused)
+        return len(self.accepted) + len(self._refused)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: NodeSLO asks for it."""
@@ -83,21 +86,21 @@ class Evict(Strategy):
         releases = {}
         for feature in self.features:
             if evict.valid(feature, rule.keys):
-                releases[feature] = self._release(made, feature)
+                releases[feature] = self.release(made, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
                 made.errors.append(f"{feature.name}: {evict.idle(feature, rule.keys)}")
         if now < self._again:
             return
-        self._accepted = {uid: at for uid, at in self._accepted.items() if now - at < _ENDING_S}
-        tasks = [Task(feature, need, self._victims(made, feature)) for feature, (need, _) in releases.items() if need]
+        self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
+        tasks = [Task(feature, need, self.victims(made, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
         requests = _Requests(made, reasons, self._refused)
-        if evict.evict_round(tasks, set(self._accepted), requests):
+        if evict.evict_round(tasks, set(self.accepted), requests):
             self._again = now + self._cooldown_s
-        self._accepted |= dict.fromkeys(requests.accepted, now)
+        self.accepted |= dict.fromkeys(requests.accepted, now)
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 
-    def _release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+    def release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         """The amount that a feature has to free, and why."""
         if feature.how == "satisfaction":
             return self._satisfaction(made, feature)
@@ -130,14 +133,14 @@ class Evict(Strategy):
         if not made.sample.cpus:
             made.cannot(feature.name, "no pod is evicted", made.sample.no_cpu)
             return {}, ""
-        sample = _batch_cpu(made)
+        sample = self.batch_cpu(made)
         if sample is None:
             return {}, ""
         self._window.append((now, sample))
         window_s = rule.keys.get("cpuEvictTimeWindowSeconds", _WINDOW_S)
         while now - self._window[0][0] > max(window_s, 0):
             self._window.popleft()
-        if now - self._window[0][0] < window_s / 3:
+        if len(self._window) * self._pause_s < window_s // 3:
             return {}, ""
         seen = [each for _, each in self._window]
         average = BatchCpu(*(sum(values) / len(seen) for values in zip(*seen, strict=True)))
@@ -145,7 +148,33 @@ class Evict(Strategy):
         share = int(100 * sample.limit / sample.request) if sample.request else 100
         return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
 
-    def _victims(self, made: Round[NodeSlo], feature: Feature) -> list[Victim]:
+    def batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+        """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
+        measured = self.measured_batch_cpu(made)
+        if measured is None or made.rules.threshold.keys.get("cpuEvictPolicy") != "evictByAllocatable":
+            return measured
+        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
+        try:
+            return measured._replace(limit=ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def measured_batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+        """Return what all batch pods use and ask for, and what their folder allows; None while it is not known."""
+        folder = made.best_effort_folder
+        used = made.sample.of(folder).milli
+        if used is None:
+            return None
+        most = limit = made.sample.cpus * 1000
+        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
+        if isinstance(quota, int) and quota > 0:
+            limit = min(limit, quota * 1000 // _PERIOD_US)
+        if isinstance(cpus, frozenset) and cpus:
+            limit = min(limit, len(cpus) * 1000)
+        asked = sum(_batch_milli(pod, most) for pod in made.pods if pod_class.labelled_be(pod.labels))
+        return BatchCpu(used, asked, limit)
+
+    def victims(self, made: Round[NodeSlo], feature: Feature) -> list[Victim]:
         """The pods that may go, in order; why others may not is noted."""
         pods = {pod.uid: pod for pod in made.pods}
         cpu = feature.kind == "cpu"
@@ -173,14 +202,14 @@ class CpuEvict(Evict):
     """Evicts pods for CPU."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
-        super().__init__("cpu", names, settings.loops.cpu_evict_cooldown)
+        super().__init__("cpu", names, settings.loops.cpu_evict_cooldown, settings.loops.interval)
 
 
 class MemoryEvict(Evict):
     """Evicts pods for memory."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
-        super().__init__("memory", names, settings.loops.memory_evict_cooldown)
+        super().__init__("memory", names, settings.loops.memory_evict_cooldown, settings.loops.interval)
 
 
 class _Requests:
@@ -238,29 +267,6 @@ def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int]
     need = evict.allocatable_release(feature, asked, allocatable, keys)
     told = ", ".join(f"{asked[name]} of {allocatable.get(name, 0)} {name}" for name in need)
     return need, f"pods ask for {told}"
-
-
-def _batch_cpu(made: Round[NodeSlo]) -> BatchCpu | None:
-    """CPU of all batch pods together; None while it is not known."""
-    folder = made.best_effort_folder
-    used = made.sample.of(folder).milli
-    if used is None:
-        return None
-    limit: float = made.sample.cpus * 1000
-    most = made.sample.cpus * 1000
-    if made.rules.threshold.keys.get("cpuEvictPolicy") == "evictByAllocatable":
-        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
-        try:
-            limit = ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1
-        except (KeyError, TypeError, ValueError):
-            return None
-    else:
-        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
-        if isinstance(quota, int) and quota > 0:
-            limit = min(limit, quota * 1000 // _PERIOD_US)
-        if isinstance(cpus, frozenset) and cpus:
-            limit = min(limit, len(cpus) * 1000)
-    return BatchCpu(used, sum(_batch_milli(pod, most) for pod in made.pods if pod_class.labelled_be(pod.labels)), limit)
 
 
 def _batch_milli(pod: StrategyPod, most: int) -> int:

@@ -171,12 +171,13 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     world.slo({"cpuBurstStrategy": {"policy": "auto", "cfsQuotaBurstPeriodSeconds": 100}})
     world.loop()
     assert reasons(world) == ["it was not throttled in the last round"]
-    world.throttled.add(C)
     world.node_milli = 3800
+    world.loop(5)
+    world.throttled.add(C)
     world.loop()
     assert reasons(world) == ["the use of the shared CPUs is cooling; quotas rise below 45 %"]
     world.node_milli = 1000
-    world.loop()
+    world.loop(2)
     assert reasons(world) == []
     world.loop(20)
     assert reasons(world) == ["its quota is the highest, 300 % of its limit"]
