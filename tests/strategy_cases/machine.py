@@ -7,7 +7,6 @@ matters: a line of one disk or resource leaves the others, a thread is in one gr
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -41,16 +40,13 @@ from nri.policies.koordinator.profile import Node
 from tests.strategy_cases.disks import disk_files
 from tests.strategy_cases.metrics import Metrics
 from tests.support.host_trees import write_files
+from tests.support.recorded_files import KernelRoot, RecordedTree
 
 __all__ = ["Machine"]
 
 Json = dict[str, Any]
 _NOW: Final = 100_000.0
-_TOP: Final = "sys/fs/cgroup"
-_V1: Final = {"cpu": "cpu,cpuacct", "cpuset": "cpuset", "memory": "memory", "blkio": "blkio"}
 _RESCTRL: Final = "sys/fs/resctrl"
-_CONTROLLERS: Final = "cpuset cpu io memory pids\n"
-_DEVICE_LINES: Final = re.compile(r"/(blkio\.(throttle|cost)|io\.)[^/]*$")
 _MERGED = load(f"{PROFILE.strategy_rules.__module__}:{PROFILE.strategy_rules.__name__}")
 
 
@@ -60,47 +56,6 @@ class _MergedNodeSlo(_MERGED):  # type: ignore[misc, valid-type]
     def take(self, document: Mapping[str, Any] | None) -> None:
         self.known = self.known or document is not None
         self.read((document or {}).get("spec") or {})
-
-
-class _KernelRoot(Root):
-    """Files that behave as the kernel's, with the writes that changed something."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.writes: list[tuple[str, str]] = []
-
-    def write(self, path: str, text: str) -> None:
-        before = self.read(path)
-        after = self._after(path, before, text)
-        if after.split() == before.split():
-            return
-        self.writes.append((path, text.strip()))
-        super().write(path, after)
-        if path.endswith("/cpuset.cpus") and self.exists(f"{path}.effective"):
-            super().write(f"{path}.effective", text)
-
-    def _after(self, path: str, before: str, text: str) -> str:
-        if path.endswith("/schemata"):
-            lines = {line.partition(":")[0].strip(): line.strip().rstrip(";") for line in before.splitlines()}
-            lines |= {line.partition(":")[0].strip(): line.strip().rstrip(";") for line in text.splitlines()}
-            return "\n".join(lines.values())
-        if path.startswith(f"/{_RESCTRL}") and path.endswith("/tasks"):
-            for group in ("", *self.names(f"/{_RESCTRL}")):
-                other = f"/{_RESCTRL}/{group}/tasks".replace("//", "/")
-                if other != path and self.exists(other):
-                    left = [task for task in self.read(other).split() if task not in text.split()]
-                    super().write(other, "\n".join(left))
-            return "\n".join(dict.fromkeys([*before.split(), *text.split()]))
-        if _DEVICE_LINES.search(path):
-            lines = {words[0]: line for line in before.splitlines() if len(words := line.split()) > 1}
-            for line in text.splitlines():
-                lines[line.split()[0]] = line
-                if line.split()[1] in (["0", "default"] if "cost" not in path or "weight" in path else []):
-                    del lines[line.split()[0]]
-            return "\n".join(lines.values())
-        if path.endswith("/cpu.max") and len(text.split()) == 1:
-            return f"{text.strip()} {[*before.split(), '100000', '100000'][1]}"
-        return text
 
 
 class _Pods(Known):
@@ -161,11 +116,12 @@ class Machine:
 
     def __init__(self, given: Json, *gates: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self.path, self.v2 = Path(self._folder.name), bool(given.get("cgroup_v2"))
+        self.path, self.tree = Path(self._folder.name), RecordedTree(v2=bool(given.get("cgroup_v2")))
+        self.v2 = self.tree.v2
         self.now, self.age_s, self._inputs = _NOW, 0.0, given
         #: The ages of samples by their times.
         self.ages: dict[float, float] = {}
-        self.root = _KernelRoot(self.path)
+        self.root = KernelRoot(self.path)
         self._prepare(given)
         self.pods, self.evictor, self.gates = _Pods(), _Evictor(), frozenset(gates)
         self.executor = Executor(self.root, clock=lambda: self.now, refresh_s=0)
@@ -234,16 +190,7 @@ class Machine:
             files[f"sys/devices/system/node/node{node}/cpulist"] = f"{numbers}\n"
         if cpus:
             files["sys/devices/system/node/online"] = ",".join(str(node) for node in {cpu["node"] for cpu in cpus})
-        files |= {self._place(name): text or "" for name, text in (given.get("files") or {}).items()}
-        if self.v2:
-            files[f"{_TOP}/cgroup.controllers"] = _CONTROLLERS
-        else:
-            files |= {f"{_TOP}/{folder}/": "" for folder in _V1.values()}
-        for name in list(files):
-            folder = name.rpartition("/")[0]
-            while self.v2 and folder.startswith(f"{_TOP}/"):
-                files.setdefault(f"{folder}/cgroup.controllers", _CONTROLLERS)
-                folder = folder.rpartition("/")[0]
+        files |= self.tree.files(given.get("files") or {})
         write_files(self.path, files)
         disk_files(self.path, given)
 
@@ -257,24 +204,6 @@ class Machine:
         except ValueError:
             ways = 0
         return resctrl.Cache(tuple(domains), ways, basic.get("vendorID") or "")
-
-    def _place(self, name: str) -> str:
-        """The place of a case's file on the machine."""
-        first, _, rest = name.lstrip("/").partition("/")
-        if name.startswith("/fs/resctrl"):
-            return f"sys{name}"
-        return f"{_TOP}/{name.lstrip('/')}" if self.v2 else f"{_TOP}/{_V1[first]}/{rest}"
-
-    def recorded_path(self, place: str) -> str:
-        """The case's path of a file of the machine."""
-        inside = place.lstrip("/")
-        if inside.startswith(_RESCTRL):
-            return "/" + inside.removeprefix("sys/")
-        inside = inside.removeprefix(f"{_TOP}/")
-        if self.v2:
-            return f"/{inside}"
-        first, _, rest = inside.partition("/")
-        return f"/{next(name for name, folder in _V1.items() if folder == first)}/{rest}"
 
     # -- what changes from round to round -----------------------------------------------------------------------------
 
@@ -364,19 +293,19 @@ class Machine:
 
     def files(self, given: Json) -> Json:
         """The files of a case as they are now."""
-        return {name: (self.path / self._place(name)).read_text().strip("\n") for name in given.get("files") or {}}
+        return {name: (self.path / self.tree.place(name)).read_text().strip("\n") for name in given.get("files") or {}}
 
     def knob_file(self, folder: str, name: str) -> str:
         """The case's path of a knob's file; "" where this version of cgroups has none."""
         located = locate(self.parts.executor.hierarchies, knob(name), folder)
         # Koordinator limits page caches on cgroup v2 alone.
         is_known = not isinstance(located, Unsupported) and (self.v2 or "pagecache" not in name)
-        return self.recorded_path(located.path) if is_known else ""
+        return self.tree.recorded_path(located.path) if is_known else ""
 
     def writes(self) -> list[tuple[str, str]]:
         """The case's paths of the files that were changed since the last call, with what was written."""
         writes, self.root.writes = self.root.writes, []
-        return [(self.recorded_path(path), text) for path, text in writes]
+        return [(self.tree.recorded_path(path), text) for path, text in writes]
 
 
 def _apart(slo: Json | None) -> Json | None:
