@@ -139,8 +139,10 @@ class BlockIo(Strategy):
         """Note the limits of a folder that are there at the start: nobody else sets any there."""
         for knob, none in _NONE.items():
             found = made.read(folder, knob)
-            if isinstance(found, Mapping) and (limits := {key: value for key, value in found.items() if value != none}):
-                self._set[folder, knob] = subject, limits
+            if isinstance(found, Mapping):
+                limits = {key: value for key, value in found.items() if isinstance(value, int) and value != none}
+                if limits:
+                    self._set[folder, knob] = subject, limits
 
     def _limits(
         self,

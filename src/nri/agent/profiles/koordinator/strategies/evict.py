@@ -179,7 +179,8 @@ class Evict(Strategy):
         pods = {pod.uid: pod for pod in made.pods}
         cpu = feature.kind == "cpu"
         used = {uid: made.sample.of(pod.folder) for uid, pod in pods.items()}
-        known = {uid: size for uid, each in used.items() if (size := each.milli if cpu else each.memory) is not None}
+        sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
+        known = {uid: int(size) for uid, size in sizes.items() if size is not None}
         found = []
         keys = made.rules.threshold.keys
         for pod in made.pods:
