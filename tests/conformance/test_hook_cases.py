@@ -13,7 +13,8 @@ import pytest
 
 from nri.policies.koordinator.quirks import Quirks
 from nri.testing.conformance import read_cases
-from tests.hook_cases import is_left_out, run_hook_case, stages, wrong
+from tests.hook_cases import STATED, is_left_out, run_hook_case, stages, wrong
+from tests.support.deviation_rows import deviation_rows
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parent / "data" / "koordinator-hooks.jsonl.xz"
@@ -24,6 +25,7 @@ DEVIATIONS = {
     "coresched/helper.pod_enabled/010": {"groups_of_labels_apart"},
     "coresched/reconcile.container/006": {"groups_of_labels_apart"},
     "coresched/reconcile.container/010": {"groups_of_labels_apart"},
+    "coresched/reconcile.container/012": {"groups_of_labels_apart"},
     "coresched/rule.apply/006": {"groups_of_labels_apart"},
     "coresched/setup.load_cookies/002": {"groups_of_labels_apart"},
     "cpuset/rule.apply/001": {"best_effort_cpus_left"},
@@ -70,6 +72,18 @@ def test_every_recorded_outcome_comes_out_the_same_in_reference_mode(cases: list
     failures = [failure for case in ours if (failure := run_hook_case(case)) is not None]
     assert not failures, f"{len(failures)} of {len(ours)} differ; the first: {failures[0]}"
     assert (len(cases), len(ours)) == (RUN + LEFT_OUT, RUN)
+
+
+def test_a_stated_deviation_passes_only_with_its_outcome_and_has_a_row(
+    cases: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_id = {case["id"]: case for case in cases}
+    assert len(STATED) == 5 and set(by_id) >= set(STATED)
+    assert set(deviation_rows("Koordinator")) >= {stated["row"] for stated in STATED.values()}
+    for name, stated in list(STATED.items()):
+        assert stated["expect"] != by_id[name]["expect"]
+        monkeypatch.setitem(STATED, name, {**stated, "expect": by_id[name]["expect"]})
+        assert run_hook_case(by_id[name]) is not None, name
 
 
 def test_by_default_only_the_known_deviations_come_out_otherwise(cases: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ to run, or if a file cannot be read.
 """
 
 import argparse
+import logging
 import sys
 
 from nri.errors import ConfigError
@@ -48,6 +49,7 @@ def main() -> int:
         help="decide as Koordinator does (default), or as this package does: then what differs is a deviation",
     )
     given = parser.parse_args()
+    logging.disable()  # each case makes an agent, which logs what it does
     try:
         return run(given.files, Quirks.REFERENCE if given.compat == "reference" else Quirks.DEFAULT)
     except ConfigError as error:

@@ -2,119 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from nri.host.cgroups.drivers import Driver, container_name
-from nri.policies import manifest, paths, writes
-from nri.policies.contexts import ContainerContext, KubeQosContext
-from nri.policies.cookie_groups import CookieGroups, HeldCookie
+from nri.agent.pods.running import running
+from nri.agent.profile import load
+from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.profiles.koordinator.reconcile import CORE_SCHED, Reconcile
+from nri.agent.transports.standalone.tally import Tally
+from nri.host import set_features, set_switch
+from nri.policies import paths
+from nri.policies.contexts import KubeQosContext
+from nri.policies.cookie_groups import HeldCookie
+from nri.policies.hooks import FOLDER
 from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.names import SYSTEM
 from nri.policies.koordinator.rules import node_slo
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule
 from nri.policies.last_good import LastGood
-from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
-from tests.hook_cases import inputs, switches
-from tests.hook_cases.cookies import Threads
+from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
-from tests.hook_cases.refresh import reconciled_class
-from tests.hook_cases.tree import SCHED_FEATURES, Tree, container_id_of, is_container_path
-from tests.support.pod_folders import pod_folder
+from tests.hook_cases.machine import Machine, decided
+from tests.hook_cases.tree import Tree, is_container_path
 
-__all__ = ["STAGES"]
+__all__ = ["STAGES", "switched_on"]
 
 Input = dict[str, Any]
 Outcome = dict[str, Any]
+_IDENTITY_SYSCTL = "/proc/sys/kernel/sched_group_identity_enabled"
 
 
-class _Node:
-    """Core scheduling on the node of a case."""
+class _Cookies:
+    """Cookies of a case's processes, held by the agent."""
 
     def __init__(self, given: Given) -> None:
-        self.given, self.tree = given, Tree(given)
-        self.rule = inputs.core_rule(given.get("rule"))
-        self.quirks = given.quirks
-        self.groups = CookieGroups(Threads(given))
+        self.machine = Machine(given, core_sched.NAME, core=_rule(given))
+        self.reconciler: Reconcile = load(PROFILE.reconciler)(self.machine.parts)
+        self._groups = self.machine.executor.cookies.groups
         for group, entry in inputs.mapping(given.get("cookie_cache")).items():
-            self.groups.entries[group] = HeldCookie(entry.get("cookie") or 0, entry.get("pids") or ())
-        self.groups.members.update(inputs.mapping(given.get("group_cache")))
-        self.first = list(self.groups.entries.values())
-
-    def supported(self) -> bool:
-        told = self.given.get("system_supported")
-        return bool(self._probe()[0] if told is None else told)
-
-    def _probe(self) -> tuple[bool, str]:
-        if self.given.get("not_anolis"):
-            return False, "not unsupported by prctl"
-        if self.tree.sysctl(switches.CORE_SCHED) is not None:
-            return True, "sysctl supported"
-        features = self.tree.files.get(SCHED_FEATURES)
-        if features is None:
-            return False, "file not exist"
-        if switches.core_sched(None, features).possible:
-            return True, "sched_features supported"
-        return False, "not supported neither by sysctl nor by sched_features"
-
-    def switched_on(self) -> str:
-        """Switch core scheduling on; return why that could not be done."""
-        identity = self.tree.sysctl(switches.GROUP_IDENTITY)
-        known = self.given.get("group_identity_sysctl_supported")
-        plan = switches.for_core_sched(
-            identity,
-            self.tree.sysctl(switches.CORE_SCHED),
-            self.tree.files.get(SCHED_FEATURES),
-            identity_known=identity is not None if known is None else known,
-        )
-        for name, value in plan.writes:
-            if name == switches.FEATURES:
-                self.tree.files[SCHED_FEATURES] = value
-            else:
-                self.tree.set_sysctl(name, value)
-        return plan.error
-
-    def container(self, context: ContainerContext) -> bool:
-        """Reconcile a container; False if it is none."""
-        if not is_container_path(context.cgroup_parent):
-            return False
-        if not context.pod.uid or not context.id or not self.supported() or not self.rule.known:
-            return True
-        kube = paths.kube_class_of(context.cgroup_parent)
-        enabled, group = core_sched.membership(context.pod.labels, kube, context.pod.uid, self.rule, self.quirks)
-        if enabled and self.switched_on():
-            return True
-        try:
-            pids = self.tree.processes(context.cgroup_parent)
-        except ValueError:
-            return True
-        key = f"{context.pod.uid}/{context.id}"
-        if enabled:
-            self.groups.enable(group, key, pids, forget_moved=self.quirks.moved_processes_forgotten)
-        else:
-            self.groups.disable(key, pids)
-        return True
+            self._groups.entries[group] = HeldCookie(entry.get("cookie") or 0, entry.get("pids") or ())
+        self._groups.members.update(inputs.mapping(given.get("group_cache")))
+        self._first = list(self._groups.entries.values())
 
     def outcome(self) -> Outcome:
-        groups = self.groups.entries
-        entries = [*self.first, *groups.values()]
+        groups = self._groups.entries
+        entries = [*self._first, *groups.values()]
         return {
             "cookie_to_pids": {str(entry.cookie): sorted(entry.pids) for entry in entries},
             "group_to_cookie": {group: entry.cookie for group, entry in groups.items()},
-            "files": self.tree.files,
+            "files": self.machine.files(),
         }
+
+    def running(self) -> list[RunningPod]:
+        hierarchies = self.machine.executor.hierarchies
+        return list(running(self.machine.pods.pods(), hierarchies, paths.SYSTEMD))
+
+
+def _rule(given: Input) -> CoreSchedRule:
+    return inputs.core_rule(given.get("rule"))
 
 
 def _container(given: Given) -> Outcome:
-    node = _Node(given)
-    done = node.container(inputs.container(given))
-    return {"error": not done, **node.outcome()}
+    """A container that runs is reconciled, after the switches of the scheduler."""
+    context, cookies = inputs.container(given), _Cookies(given)
+    with cookies.machine:
+        is_container = is_container_path(context.cgroup_parent)
+        if is_container and context.pod.uid and context.id:
+            labels = {"labels": dict(context.pod.labels), "uid": context.pod.uid}
+            kube = {"qosClass": paths.kube_class_of(context.cgroup_parent)}
+            pod = RunningPod({"metadata": labels, "status": kube}, context.pod.cgroup_parent)
+            cookies.reconciler.node(Tally())
+            cookies.reconciler.container(pod, context)
+        return {"error": not is_container, **cookies.outcome()}
 
 
 def _folder(given: Given) -> Outcome:
     context = KubeQosContext(given.get("kube_qos") or "", given.get("cgroup_parent") or "")
-    changes = core_sched.kube_class(context, inputs.core_rule(given.get("rule"))).changes
+    changes, _ = decided(given, core_sched.NAME, FOLDER, context, core=_rule(given))
     return {**inputs.shown(changes), "error": False}
 
 
@@ -151,88 +115,48 @@ def _member(given: Given) -> Outcome:
     return {"enabled": found.enabled, "group": found.group}
 
 
-def _load(node: _Node, pods: Sequence[RunningPod]) -> bool:
-    """Learn the cookies of pods that run; return whether any container has processes."""
-    synced = False
-    for pod in pods:
-        if not manifest.active(pod.pod):
-            continue
-        context = pod.context()
-        kube = manifest.kube_class(pod.pod)
-        group = core_sched.membership(context.labels, kube, context.uid, node.rule, node.quirks).group
-        for container in (_sandbox(node, pod), *_started(pod)):
-            if container is not None:
-                pids = node.tree.processes(container.cgroup_parent)
-                synced |= node.groups.load(group, f"{context.uid}/{container.id}", pids)
-    return synced
-
-
-def _started(pod: RunningPod) -> list[ContainerContext]:
-    statuses = (pod.pod.get("status") or {}).get("containerStatuses") or ()
-    running = {each.get("name", "") for each in statuses if (each.get("state") or {}).get("running") is not None}
-    return [each for each in pod.main_containers() if each.name in running]
-
-
-def _sandbox(node: _Node, pod: RunningPod) -> ContainerContext | None:
-    """The pause container: the one folder of the pod that no listed container has."""
-    folder = pod_folder(pod.pod)
-    listed = {container_name(Driver.SYSTEMD, each.id)[1]: each.id for each in pod.main_containers() if each.id}
-    names = node.tree.children(folder)
-    if node.tree.v2 and not names:
-        names = Tree({**node.given, "cgroup_v2": False}).children(folder)
-    others = [name for name in names if name not in listed]
-    if len(others) != 1 or not listed:
-        return None
-    runtime = next(iter(listed.values())).partition("://")[0]
-    number = f"{runtime}://{container_id_of(others[0])}"
-    return RunningPod(pod.pod, pod.folder, number).sandbox()
-
-
 def _load_cookies(given: Given) -> Outcome:
-    node = _Node(given)
-    return {"synced": _load(node, inputs.running(given.get("pods"))), **node.outcome()}
+    """What a start learns of the cookies that containers have already."""
+    cookies = _Cookies(given)
+    with cookies.machine as machine:
+        machine.list_pods(given.get("pods"))
+        pods = cookies.running()
+        cookies.reconciler.begin(pods)
+        contexts = [context for pod in pods for context in (pod.sandbox(), *pod.main_containers())]
+        has_processes = any(machine.executor.processes(context.cgroup_parent) for context in contexts)
+        return {"synced": has_processes, **cookies.outcome()}
 
 
 def _apply(given: Given) -> Outcome:
-    node, target = _Node(given), given.get("target")
-    pods = inputs.running((target or {}).get("pods") if target is not None else given.get("pods"))
-    initialized = False
-    if node.rule.known and node.supported() and pods and not (node.rule.enabled and node.switched_on()):
-        initialized = _load(node, pods)
-    if initialized:
-        for kube in KUBE_CLASSES:
-            context = KubeQosContext(kube, paths.kube_class_path(kube))
-            changes = core_sched.kube_class(context, node.rule).changes
-            node.tree.write(writes.writes(context.cgroup_parent, changes))
-        for pod in pods:
-            if reconciled_class(pod.context()) != SYSTEM:
-                for container in (_sandbox(node, pod), *pod.main_containers()):
-                    if container is not None:
-                        node.container(container)
-    folders = node.tree.folders("cpu.idle")
-    return {
-        "error": target is None and given.get("pods") is None,
-        "initialized": initialized,
-        "system_supported": node.supported(),
-        "rule": _shown(node.rule),
-        "cpu_idle_by_dir": {folder: node.tree.number(folder, "cpu.idle") for folder in folders},
-        **node.outcome(),
-    }
-
-
-def _probe(given: Given) -> Outcome:
-    supported, message = _Node(given)._probe()
-    return {"supported": supported, "message": message}
+    cookies, target = _Cookies(given), given.get("target")
+    with cookies.machine as machine:
+        listed = given.get("pods") if target is None else target.get("pods")
+        machine.list_pods(listed)
+        if listed is not None:
+            machine.round("NodeSLO")
+        folders = Tree(given).folders("cpu.idle")
+        return {
+            "error": target is None and given.get("pods") is None,
+            "rule": _shown(_rule(given)),
+            "cpu_idle_by_dir": {folder: int(machine.read(f"/cpu/{folder}/cpu.idle") or 0) for folder in folders},
+            **cookies.outcome(),
+        }
 
 
 def _switch(given: Given) -> Outcome:
-    node = _Node(given)
-    known = given.get("group_identity_sysctl_supported")
-    error = False
-    if given.get("enable"):
-        known = (node.tree.sysctl(switches.GROUP_IDENTITY) is not None) if known is None else known
-        error = bool(node.switched_on())
-    return {"error": error, "group_identity_sysctl_supported": known, "files": node.tree.files}
+    """The switches of the scheduler, as a round sets them where core scheduling is on."""
+    rule = CoreSchedRule(enabled=bool(given.get("enable")))
+    with Machine(given, core_sched.NAME, core=rule) as machine:
+        before = machine.read(_IDENTITY_SYSCTL)
+        machine.round()
+        return {"error": False, "group_identity_sysctl_supported": before is not None, "files": machine.files()}
+
+
+def switched_on(given: Given) -> Outcome:
+    """Whether core scheduling can be switched on by a sysctl or by a feature of the scheduler."""
+    with Machine(given, core_sched.NAME) as machine:
+        results = [set_switch(machine.root, CORE_SCHED, 1), *set_features(machine.root, {"CORE_SCHED": True})]
+    return {"supported": any(result.in_force for result in results)}
 
 
 STAGES: dict[str, Callable[[Given], Outcome]] = {
@@ -244,6 +168,6 @@ STAGES: dict[str, Callable[[Given], Outcome]] = {
     "coresched/rule.apply": _apply,
     "coresched/setup.load_cookies": _load_cookies,
     "coresched/setup.sysctl": _switch,
-    "coresched/probe": _probe,
+    "coresched/probe": switched_on,
     "coresched/helper.pod_enabled": _member,
 }

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
+from nri.agent.profiles.koordinator.reconcile import GROUP_IDENTITY
 from nri.policies import paths, writes
-from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
+from nri.policies.changes import NO_CHANGES, Changes
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.koordinator import identities
-from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity, host_application
+from nri.policies.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
+from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity
 from nri.policies.koordinator.rules import node, node_slo
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.last_good import LastGood
-from tests.hook_cases import inputs, refresh, switches
+from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
+from tests.hook_cases.machine import Machine, decided
 from tests.hook_cases.tree import Tree
 
-__all__ = ["STAGES", "decided"]
+__all__ = ["STAGES"]
 
 Input = dict[str, Any]
 Outcome = dict[str, Any]
-
-
-def decided(decide: Callable[[], Decision]) -> tuple[Changes, bool]:
-    """Return what a hook decided; of a failed one what it had decided until then, and True."""
-    try:
-        return decide().changes, False
-    except HookError as error:
-        return error.partial, True
+_SYSCTL = "/proc/sys/kernel/sched_group_identity_enabled"
 
 
 def _outcome(tree: Tree, folder: str, changes: Changes, error: bool) -> Outcome:
@@ -44,7 +38,7 @@ def _outcome(tree: Tree, folder: str, changes: Changes, error: bool) -> Outcome:
 def _sysctl(given: Input, tree: Tree) -> bool | None:
     """Whether the sysctl is on; None if identities hold without one. Raises ValueError if it is said to be there."""
     known = given.get("kernel_sysctl_supported")
-    text = tree.sysctl(switches.GROUP_IDENTITY)
+    text = tree.sysctl(GROUP_IDENTITY)
     if text is None and given.get("kernel_sysctl_file_exists"):
         text = str(given.get("kernel_sysctl_value") or 0)
     if known is None:
@@ -62,7 +56,7 @@ def _supported(given: Input, tree: Tree) -> bool:
         return bool(told)
     folder = paths.kube_class_path("Guaranteed")
     has_file = tree.read(folder, "cpu.bvt") is not None or (given.get("bvt_file_dir") or "").strip("/") == folder
-    return has_file or bool(given.get("kernel_sysctl_file_exists")) or tree.sysctl(switches.GROUP_IDENTITY) is not None
+    return has_file or bool(given.get("kernel_sysctl_file_exists")) or tree.sysctl(GROUP_IDENTITY) is not None
 
 
 def _in_effect(given: Input, tree: Tree) -> GroupIdentityRule | None:
@@ -78,14 +72,14 @@ def _identity_pod(given: Given) -> Outcome:
     rule = _in_effect(given, tree)
     if rule is None:
         return _outcome(tree, context.cgroup_parent, NO_CHANGES, False)
-    changes, error = decided(lambda: group_identity.pod(context, rule))
+    changes, error = decided(given, group_identity.NAME, RUN_POD, context, identity=rule)
     return _outcome(tree, context.cgroup_parent, changes, error)
 
 
 def _identity_folder(given: Given) -> Outcome:
     tree, kube = Tree(given), given.get("kube_qos") or ""
     rule = _in_effect(given, tree)
-    changes = NO_CHANGES if rule is None else group_identity.kube_class(KubeQosContext(kube), rule).changes
+    changes, _ = decided(given, group_identity.NAME, FOLDER, KubeQosContext(kube), identity=rule)
     tree.write(writes.writes(paths.kube_class_path(kube), changes))
     return {**inputs.shown(changes), "error": False, "files": tree.files}
 
@@ -94,7 +88,7 @@ def _identity_program(given: Given) -> Outcome:
     tree = Tree(given)
     rule = _in_effect(given, tree)
     context = HostApplicationContext("", given.get("qos") or "")
-    changes = NO_CHANGES if rule is None else group_identity.host_application(context, rule).changes
+    changes, _ = decided(given, group_identity.NAME, PROGRAM, context, identity=rule)
     return _outcome(tree, "", changes, False)
 
 
@@ -125,53 +119,38 @@ def _identity_probe(given: Given) -> Outcome:
 
 
 def _identity_switch(given: Given) -> Outcome:
-    tree = Tree(given)
-    return {"error": bool(_switched_on(given, tree)), "files": tree.files}
-
-
-def _switched_on(given: Input, tree: Tree) -> str:
-    identity, core = tree.sysctl(switches.GROUP_IDENTITY), tree.sysctl(switches.CORE_SCHED)
-    known = {"identity": given.get("kernel_sysctl_supported"), "core": given.get("core_sched_sysctl_supported")}
-    plan = switches.for_group_identity(
-        identity,
-        core,
-        identity_known=identity is not None if known["identity"] is None else known["identity"],
-        core_known=core is not None if known["core"] is None else known["core"],
-    )
-    for name, value in plan.writes:
-        tree.set_sysctl(name, value)
-    return plan.error
+    """The switches of the scheduler, as a round sets them where identities are on."""
+    with Machine(given, group_identity.NAME, identity=GroupIdentityRule(enabled=True)) as machine:
+        machine.round()
+        is_lacking = given.get("kernel_sysctl_supported") is True and machine.read(_SYSCTL) is None
+        return {"error": is_lacking, "files": machine.files()}
 
 
 def _identity_apply(given: Given) -> Outcome:
-    tree, rule = Tree(given), inputs.identity_rule(given.get("rule"))
-    pods = inputs.running(given.get("pods"))
-    error = False
-    if rule is not None and (given.get("system_supported") is not False) and _may_apply(given, tree, rule):
-        listed = given.get("pods") is not None
-        error = not listed
-        tree.write(identities.identities(rule, pods, tree.folders("cpu.bvt")) if listed else identities.folders(rule))
-        decide = partial(group_identity.host_application, rule=rule)
-        tree.write(host_application.decide(given.get("host_applications") or (), [decide])[0])
-    names = given["pods"] if isinstance(given.get("pods"), dict) else [str(place) for place in range(len(pods))]
-    return {
-        "error": error,
-        "files": tree.files,
-        "bvt_by_kube_qos": {
-            each: tree.number(paths.kube_class_path(each), "cpu.bvt")
-            for each in ("Guaranteed", "Burstable", "BestEffort")
-        },
-        "bvt_by_pod": {name: tree.number(pod.folder, "cpu.bvt") for name, pod in zip(names, pods, strict=True)},
-    }
-
-
-def _may_apply(given: Input, tree: Tree, rule: GroupIdentityRule) -> bool:
-    if rule.enabled:
-        return not _switched_on(given, tree)
-    try:
-        return _sysctl(given, tree) is not False
-    except ValueError:
-        return False
+    rule = inputs.identity_rule(given.get("rule"))
+    with Machine(given, group_identity.NAME, identity=rule) as machine:
+        machine.list_pods(given.get("pods"))
+        applications = given.get("host_applications")
+        if applications is not None:
+            machine.store.put("NodeSLO", {"spec": {"hostApplications": applications}}, "a case")
+        if rule is not None and given.get("system_supported") is not False and given.get("pods") is not None:
+            machine.round("NodeSLO")
+        bvt = {
+            name: machine.read(f"/cpu/{paths.kube_class_path(name)}/cpu.bvt_warp_ns")
+            for name in ("Guaranteed", "Burstable", "BestEffort")
+        }
+        pods = given.get("pods") or {}
+        listed = pods.items() if isinstance(pods, dict) else ((str(place), pod) for place, pod in enumerate(pods))
+        by_pod = {
+            name: machine.read(f"/cpu/{(pod.get('cgroup_parent') or '').strip('/')}/cpu.bvt_warp_ns")
+            for name, pod in listed
+        }
+        return {
+            "error": rule is not None and given.get("pods") is None,
+            "files": machine.files(),
+            "bvt_by_kube_qos": {name: None if text is None else int(text) for name, text in bvt.items()},
+            "bvt_by_pod": {name: None if text is None else int(text) for name, text in by_pod.items()},
+        }
 
 
 def _pod_bvt(given: Given) -> Outcome:
@@ -184,22 +163,26 @@ def _pod_bvt(given: Given) -> Outcome:
 
 def _batch_pod(given: Given) -> Outcome:
     tree, context, rule = Tree(given), inputs.pod(given.get("pod")), inputs.batch_rule(given.get("rule"))
-    changes, error = decided(lambda: batch_resource.pod(context, rule, given.quirks))
+    changes, error = decided(given, batch_resource.NAME, RUN_POD, context, batch=rule)
     return _outcome(tree, context.cgroup_parent, changes, error)
 
 
 def _batch_container(given: Given) -> Outcome:
     context, rule = inputs.container(given), inputs.batch_rule(given.get("rule"))
-    changes, error = decided(lambda: batch_resource.container(context, rule, given.quirks))
+    changes, error = decided(given, batch_resource.NAME, CREATE, context, batch=rule)
     return {**inputs.shown(changes), "error": error}
 
 
 def _batch_apply(given: Given) -> Outcome:
-    tree, pods = Tree(given), inputs.running(given.get("pods"))
-    if given.get("rule") is not None:
-        tree.write(refresh.batch_quotas(pods, inputs.batch_rule(given.get("rule")), given.quirks).writes)
-    per_pod = [{"cfsQuota": tree.read(pod.folder, "cpu.cfs_quota")} for pod in pods]
-    return {"error": False, "files": tree.files, "per_pod": per_pod}
+    with Machine(given, batch_resource.NAME, batch=inputs.batch_rule(given.get("rule"))) as machine:
+        machine.list_pods(given.get("pods"))
+        if given.get("rule") is not None:
+            machine.round()
+        quotas = [
+            f"/cpu/{(pod.get('cgroup_parent') or '').strip('/')}/cpu.cfs_quota_us" for pod in given.get("pods") or ()
+        ]
+        per_pod = [{"cfsQuota": machine.read(name)} for name in quotas]
+        return {"error": False, "files": machine.files(), "per_pod": per_pod}
 
 
 def _batch_parse_slo(given: Given) -> Outcome:
@@ -222,23 +205,23 @@ def _batch_parse_node(given: Given) -> Outcome:
 
 def _normal_pod(given: Given) -> Outcome:
     tree, context = Tree(given), inputs.pod(given.get("pod"))
-    changes, error = decided(lambda: cpu_normalization.pod(context, inputs.ratio_of(given.get("rule")), given.quirks))
+    ratio = inputs.ratio_of(given.get("rule"))
+    changes, error = decided(given, cpu_normalization.NAME, RUN_POD, context, ratio=ratio)
     return _outcome(tree, context.cgroup_parent, changes, error)
 
 
 def _normal_container(given: Given) -> Outcome:
     context = inputs.container(given)
-    changes, error = decided(
-        lambda: cpu_normalization.container(context, inputs.ratio_of(given.get("rule")), given.quirks)
-    )
+    ratio = inputs.ratio_of(given.get("rule"))
+    changes, error = decided(given, cpu_normalization.NAME, CREATE, context, ratio=ratio)
     return {**inputs.shown(changes), "error": error}
 
 
 def _normal_apply(given: Given) -> Outcome:
-    tree = Tree(given)
-    pods, ratio = inputs.running(given.get("pods")), inputs.ratio_of(given.get("rule"))
-    tree.write(refresh.normalized_quotas(pods, ratio, given.quirks).writes)
-    return {"error": False, "files": tree.files}
+    with Machine(given, cpu_normalization.NAME, ratio=inputs.ratio_of(given.get("rule"))) as machine:
+        machine.list_pods(given.get("pods"))
+        machine.round()
+        return {"error": False, "files": machine.files()}
 
 
 def _normal_parse(given: Given) -> Outcome:

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from nri.policies import manifest, writes
-from nri.policies.changes import Decision
+from nri.policies.changes import Changes
+from nri.policies.hooks import CREATE, PROGRAM, RUN_POD
 from nri.policies.koordinator.hooks import cpuset
 from nri.policies.koordinator.hooks.host_application import context_of
 from nri.policies.koordinator.rules import node_topology
 from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.last_good import LastGood
 from nri.policies.running import RunningPod
-from tests.hook_cases import inputs, refresh
-from tests.hook_cases.cpu import decided
+from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
+from tests.hook_cases.machine import Machine, decided
 from tests.hook_cases.tree import Tree
 from tests.support.pod_folders import pod_folder
 
@@ -25,42 +26,41 @@ Input = dict[str, Any]
 Outcome = dict[str, Any]
 
 
-def _container(given: Input, decide: Callable[[], Decision]) -> Outcome:
+def _container(given: Input, changes: Changes, error: bool) -> Outcome:
     tree, context = Tree(given), inputs.container(given)
-    changes, error = decided(decide)
     tree.write(writes.writes(context.cgroup_parent, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
+def _node(given: Input) -> dict[str, Any]:
+    """The attributes of the node's rules that the hook reads."""
+    return {
+        "cpus": inputs.cpuset_rule(given.get("rule")),
+        "batch_pools": bool(given.get("be_cpu_manager")),
+        "keep_quota": bool(given.get("disable_unset_cpu_quota")),
+    }
+
+
 def _both(given: Given) -> Outcome:
-    context, rule = inputs.container(given), inputs.cpuset_rule(given.get("rule"))
-    return _container(
-        given,
-        lambda: cpuset.container(
-            context,
-            rule,
-            given.quirks,
-            batch_pools=bool(given.get("be_cpu_manager")),
-            keep_quota=bool(given.get("disable_unset_cpu_quota")),
-        ),
-    )
+    return _container(given, *decided(given, cpuset.NAME, CREATE, inputs.container(given), **_node(given)))
 
 
-def _cpus(given: Given) -> Outcome:
-    context, rule = inputs.container(given), inputs.cpuset_rule(given.get("rule"))
-    return _container(
-        given, lambda: cpuset.container_cpus(context, rule, given.quirks, batch_pools=bool(given.get("be_cpu_manager")))
-    )
+def _half(*knobs: str) -> Callable[[Given], Outcome]:
+    """The original decides CPUs and quota in two steps; here they are one decision."""
+
+    def run(given: Given) -> Outcome:
+        changes, error = decided(given, cpuset.NAME, CREATE, inputs.container(given), **_node(given))
+        return _container(given, changes.only(knobs), error)
+
+    return run
 
 
-def _quota(given: Given) -> Outcome:
-    context, keep = inputs.container(given), bool(given.get("disable_unset_cpu_quota"))
-    return _container(given, lambda: cpuset.container_quota(context, keep_quota=keep))
+_cpus, _quota = _half("cpuset.cpus"), _half("cpu.cfs_quota")
 
 
 def _pod_quota(given: Given) -> Outcome:
-    tree, context, keep = Tree(given), inputs.pod(given.get("pod")), bool(given.get("disable_unset_cpu_quota"))
-    changes, error = decided(lambda: cpuset.pod_quota(context, keep_quota=keep))
+    tree, context = Tree(given), inputs.pod(given.get("pod"))
+    changes, error = decided(given, cpuset.NAME, RUN_POD, context, **_node(given))
     tree.write(writes.pod_writes(context.cgroup_parent, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
@@ -76,16 +76,14 @@ def _program(given: Given) -> Outcome:
     if application is None:
         return {"cpuset": None, "error": False, "files": tree.files}
     context = context_of(application)
-    rule = inputs.cpuset_rule(given.get("rule"))
-    changes, _ = decided(lambda: cpuset.host_application(context, rule))
+    changes, _ = decided(given, cpuset.NAME, PROGRAM, context, **_node(given))
     tree.write(writes.writes(context.cgroup_parent, changes))
     return {"cpuset": tree.read(context.cgroup_parent, "cpuset.cpus"), "error": False, "files": tree.files}
 
 
 def _program_helper(given: Given) -> Outcome:
     context = context_of(inputs.mapping(given.get("host_application")))
-    rule = inputs.cpuset_rule(given.get("rule"))
-    changes, error = decided(lambda: cpuset.host_application(context, rule))
+    changes, error = decided(given, cpuset.NAME, PROGRAM, context, **_node(given))
     return {"cpuset": changes.knobs.get("cpuset.cpus"), "error": error}
 
 
@@ -108,22 +106,21 @@ def _shown(rule: CpusetRule | None) -> Outcome | None:
 
 
 def _apply(given: Given) -> Outcome:
-    tree, pods = Tree(given), inputs.running(given.get("pods"))
-    # The cases list pods without their folders; they are where the kubelet puts them.
-    placed = [_placed(pod.pod, pod.sandbox_id, pod.folder) for pod in pods]
-    rule = inputs.cpuset_rule(given.get("rule"))
-    tree.write(refresh.cpus(placed, rule, given.quirks, batch_pools=bool(given.get("be_cpu_manager"))).writes)
-    by_container = {
-        name: tree.read(pod.container(name).cgroup_parent, "cpuset.cpus")
-        for pod in placed
-        for name in manifest.containers_of(pod.pod)
-    }
-    by_sandbox = {pod.context().uid: tree.read(pod.sandbox().cgroup_parent, "cpuset.cpus") for pod in placed}
-    return {"error": False, "files": tree.files, "cpuset_by_container": by_container, "cpuset_by_sandbox": by_sandbox}
-
-
-def _placed(pod: Any, sandbox: str, folder: str) -> RunningPod:
-    return RunningPod(pod, folder or pod_folder(pod), sandbox)
+    """A round over all pods, whose folders are where the kubelet puts them."""
+    listed = [{**entry, "sandboxID": ""} for entry in given.get("pods") or ()]
+    with Machine(given, cpuset.NAME, **_node(given)) as machine:
+        machine.list_pods(listed)
+        machine.round()
+        by_container, by_sandbox = {}, {}
+        for entry in given.get("pods") or ():
+            manifest_ = inputs.mapping(entry.get("pod"))
+            folder = (entry.get("cgroup_parent") or pod_folder(manifest_)).strip("/")
+            pod = RunningPod(manifest_, folder, entry.get("sandboxID") or "")
+            for name in manifest.containers_of(pod.pod):
+                by_container[name] = machine.read(f"/cpuset/{pod.container(name).cgroup_parent}/cpuset.cpus")
+            by_sandbox[pod.context().uid] = machine.read(f"/cpuset/{pod.sandbox().cgroup_parent}/cpuset.cpus")
+        files = machine.files()
+    return {"error": False, "files": files, "cpuset_by_container": by_container, "cpuset_by_sandbox": by_sandbox}
 
 
 STAGES: dict[str, Callable[[Given], Outcome]] = {

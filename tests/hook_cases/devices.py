@@ -7,12 +7,13 @@ from typing import Any
 
 from nri.policies import messages
 from nri.policies.changes import Changes, Resctrl
+from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD
 from nri.policies.koordinator.hooks import gpu, rdma, resctrl
 from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import inputs
 from tests.hook_cases.conversions import shown_message
-from tests.hook_cases.cpu import decided
 from tests.hook_cases.inputs import Given
+from tests.hook_cases.machine import decided
 
 __all__ = ["STAGES"]
 
@@ -47,13 +48,13 @@ def _gpu(given: Given) -> Outcome:
     context, config = inputs.container(given), inputs.mapping(given.get("config"))
     library = config.get("hami_library_path") or "/usr/local/vgpu/libvgpu.so"
     monitor = bool(config.get("hami_monitor"))
-    changes, error = decided(lambda: gpu.container(context, library=library, monitor=monitor))
+    changes, error = decided(given, gpu.NAME, CREATE, context, gpu_library=library, gpu_monitor=monitor)
     return {**inputs.shown(changes), "error": error}
 
 
 def _rdma(given: Given) -> Outcome:
     context, host = inputs.container(given), _Host(given.get("host"))
-    changes, error = decided(lambda: rdma.container(context, host))
+    changes, error = decided(given, rdma.NAME, CREATE, context, devices=host)
     panic = host.empty_asked and given.quirks == Quirks.REFERENCE
     return {**inputs.shown(changes), "error": error, "panic": panic}
 
@@ -66,13 +67,13 @@ def _cache(given: Input) -> resctrl.Cache:
 
 def _resctrl_pod(given: Given) -> Outcome:
     context = inputs.pod(given.get("pod"))
-    changes, error = decided(lambda: resctrl.pod(context, _cache(given)))
+    changes, error = decided(given, resctrl.NAME, RUN_POD, context, cache=_cache(given))
     return {**inputs.shown(changes), "error": error}
 
 
 def _resctrl_container(given: Given) -> Outcome:
     context = inputs.container(given)
-    changes, error = decided(lambda: resctrl.container(context, given.quirks))
+    changes, error = decided(given, resctrl.NAME, CREATE, context, cache=_cache(given))
     update = messages.update(changes, "", rdt_class=True)
     return {
         **inputs.shown(changes),
@@ -84,7 +85,7 @@ def _resctrl_container(given: Given) -> Outcome:
 
 def _resctrl_removal(given: Given) -> Outcome:
     context = inputs.pod(given.get("pod"))
-    changes, error = decided(lambda: resctrl.removal(context))
+    changes, error = decided(given, resctrl.NAME, REMOVE_POD, context, cache=_cache(given))
     return {**inputs.shown(changes), "error": error, "still_registered": False}
 
 

@@ -10,9 +10,8 @@ from nri.policies import paths
 from nri.policies.koordinator import schemata
 from nri.policies.koordinator.hooks import host_application
 from nri.policies.koordinator.schemata import Schemata
-from tests.hook_cases import switches
+from tests.hook_cases.core_sched import switched_on
 from tests.hook_cases.inputs import Given, mapping
-from tests.hook_cases.tree import SCHED_FEATURES, Tree
 from tests.support.pod_folders import pod_folder
 
 __all__ = ["STAGES"]
@@ -70,14 +69,6 @@ def _new_tasks(given: Given) -> Outcome:
     return {"task_ids": [each for each in given.get("ids") or () if each not in known], "error": False}
 
 
-def _enable_core(given: Given) -> Outcome:
-    tree = Tree(given)
-    plan = switches.for_core_sched(
-        None, tree.sysctl(switches.CORE_SCHED), tree.files.get(SCHED_FEATURES), identity_known=False
-    )
-    return {"supported": not plan.error, "message": plan.error}
-
-
 def _lines(given: Given) -> Outcome:
     found = Schemata(given.get("cacheids") or ())
     if given.get("l3_mask"):
@@ -104,7 +95,7 @@ STAGES: dict[str, Stage] = {
     "helpers/helper.get_kube_qo_sby_cgroup_parent": _kube_class,
     "helpers/helper.get_pod_cgroup_parent_dir": _pod_parent,
     "helpers/helper.get_new_task_ids": _new_tasks,
-    "helpers/helper.enable_core_sched_if_supported": _enable_core,
+    "helpers/helper.enable_core_sched_if_supported": switched_on,
     "helpers/helper.resctrl_schemata_raw": _lines,
     "helpers/helper.calculate_cat_l3mask_value": _mask,
 }

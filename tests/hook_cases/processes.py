@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from nri.policies import manifest
+from nri import host
 from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext
+from nri.policies.hooks import MEND_CONTAINER
 from nri.policies.koordinator.hooks import oom_score_adj
+from nri.policies.writes import writes
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
+from tests.hook_cases.machine import Machine, decided
 from tests.hook_cases.tree import Tree, is_container_path
 
 __all__ = ["STAGES"]
@@ -27,42 +29,34 @@ def _broken(given: Input) -> set[int]:
     return {int(pid) for pid in given.get("pids_with_error") or ()}
 
 
-def _apply_to(scores: dict[int, int], broken: set[int], pids: Iterable[int], target: int) -> oom_score_adj.Needed:
-    needed = oom_score_adj.needed({pid: None if pid in broken else scores.get(pid, 0) for pid in pids}, target)
-    scores.update(dict.fromkeys(needed.pids, target))
-    return needed
+def _machine(given: Given) -> Machine:
+    machine = Machine(given, oom_score_adj.NAME)
+    machine.processes(_scores(given), _broken(given))
+    return machine
+
+
+def _after(machine: Machine, given: Input) -> dict[str, int]:
+    scores = {str(pid): score for pid, score in _scores(given).items()}
+    return {**scores, **machine.scores(pid for pid in _scores(given) if pid not in _broken(given))}
 
 
 def _container(given: Given) -> Outcome:
-    scores = _scores(given)
+    """What the hook decides for a container that runs, written by the executor."""
     context = inputs.container(given)
-    if not is_container_path(context.cgroup_parent or _only_folder(given)):
-        return {"error": True, "oom_score_adj": _texts(scores)}
-    _reconcile(given, context, scores, context.cgroup_parent or _only_folder(given))
-    return {"error": False, "oom_score_adj": _texts(scores)}
+    folder = context.cgroup_parent or _only_folder(given)
+    with _machine(given) as machine:
+        if not is_container_path(folder):
+            return {"error": True, "oom_score_adj": _after(machine, given)}
+        if context.pod.uid and context.id:
+            changes, _ = decided(given, oom_score_adj.NAME, MEND_CONTAINER, context)
+            machine.executor.write(writes(folder, changes))
+        return {"error": False, "oom_score_adj": _after(machine, given)}
 
 
 def _only_folder(given: Input) -> str:
     """The folder that the case's files are of, where it does not name it."""
     folders = Tree({**given, "cgroup_v2": True}).folders("cgroup.procs")
     return min(folders, key=len) if folders else "cri-containerd-yyyyyy.scope"
-
-
-def _reconcile(given: Input, context: ContainerContext, scores: dict[int, int], folder: str) -> None:
-    """Reconcile one container. What the original only logs, it logs here too: nothing changes."""
-    if not context.pod.uid or not context.id:
-        return
-    try:
-        target = oom_score_adj.container(context).changes.knobs.get("oom_score_adj")
-        pids = Tree(given).processes(folder)
-    except (HookError, ValueError):
-        return
-    if target is not None:
-        _apply_to(scores, _broken(given), pids, target)
-
-
-def _texts(scores: dict[int, int]) -> dict[str, int]:
-    return {str(pid): score for pid, score in scores.items()}
 
 
 def _wanted(given: Given) -> Outcome:
@@ -75,23 +69,23 @@ def _wanted(given: Given) -> Outcome:
 
 
 def _write(given: Given) -> Outcome:
-    scores = _scores(given)
-    needed = _apply_to(scores, _broken(given), given.get("pids") or (), given.get("target") or 0)
-    return {"updated": len(needed.pids), "skipped": needed.unreadable, "oom_score_adj": _texts(scores)}
+    """The original writes the processes that it has read; the executor writes those of a folder."""
+    pids, target = given.get("pids") or (), given.get("target") or 0
+    files = {"/cpu/all/cgroup.procs": "".join(f"{pid}\n" for pid in pids)}
+    with _machine(Given({**given, "files": files}, given.quirks)) as machine:
+        results = machine.executor.oom_score("all", target)
+        updated = sum(result.outcome is host.Outcome.APPLIED for result in results)
+        skipped = sum(not result.in_force for result in results)
+        return {"updated": updated, "skipped": skipped, "oom_score_adj": _after(machine, given)}
 
 
 def _apply(given: Given) -> Outcome:
-    scores, by_folder = _scores(given), inputs.mapping(given.get("cgroup_procs_by_dir"))
-    for pod in inputs.running(given.get("pods")):
-        if not manifest.active(pod.pod):
-            continue
-        for name in manifest.containers_of(pod.pod):
-            context = pod.container(name)
-            lines = "".join(f"{pid}\n" for pid in by_folder.get(context.cgroup_parent) or ())
-            path = Tree(given).path(context.cgroup_parent, "cgroup.procs")
-            files = {**inputs.mapping(given.get("files")), **({path: lines} if lines else {})}
-            _reconcile({**given, "files": files}, context, scores, context.cgroup_parent)
-    return {"error": False, "oom_score_adj": _texts(scores)}
+    by_folder = inputs.mapping(given.get("cgroup_procs_by_dir"))
+    files = {f"/cpu/{folder}/cgroup.procs": "".join(f"{pid}\n" for pid in pids) for folder, pids in by_folder.items()}
+    with _machine(Given({**given, "files": {**inputs.mapping(given.get("files")), **files}}, given.quirks)) as machine:
+        machine.list_pods(given.get("pods"))
+        machine.round()
+        return {"error": False, "oom_score_adj": _after(machine, given)}
 
 
 def _trigger(given: Given) -> Outcome:

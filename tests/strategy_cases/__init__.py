@@ -1,137 +1,103 @@
-"""Recorded outcomes of Koordinator's strategies, run against the decisions of this project.
+"""Recorded outcomes of Koordinator's strategies, against the strategies that the agent runs.
 
-A case that comes out otherwise for a reason is counted apart, under the name of its row in docs/deviations.md. It is
-only if the decisions alone give what was recorded: the row says what is done otherwise with them. Run them with
-`python -m tests.strategy_cases FILE`. Next: `tests.strategy_cases.metrics`.
+A case that comes out otherwise on purpose is in `STATED`, with its row of docs/deviations.md and the outcome that is
+right here; it passes only with that outcome. Run them with `python -m tests.strategy_cases FILE`.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
-from tests.strategy_cases import cache, cpu, disks, evict, memory, slo
-from tests.strategy_cases.tree import differences
+from tests.strategy_cases.stages import STAGES
 from tests.support.case_program import Result
 
-__all__ = ["DEVIATIONS", "Result", "run_case"]
+__all__ = ["DEVIATIONS", "STATED", "Result", "run_case"]
 
 Json = dict[str, Any]
-_GUARDS, _BYTES, _PLAIN = "guards of pods", "bytes of evicted pods", "evictions for plain CPU"
-_SMALL, _UNREAD = "pools that are too small", "CPUs that cannot be read"
-_POLICY, _OWN = "policies that are not known", "batch pods with CPUs of their own"
-_REFUSED: Final = "a NodeSLO of which one value cannot be read"
-_NEAR_NONE, _SUPPRESSION = "quotas near none", "CPU suppression"
-#: How the original's way is asked for where CPUs are suppressed, and the row that says what is done otherwise.
-_SUPPRESSED: Final = {
-    "small_pools_stay": _SMALL,
-    "near_none_stays": _NEAR_NONE,
-    "no_topology": _SUPPRESSION,
-    "own_overwritten": _OWN,
-}
-_POLICIES: Final = {
-    "koordinator.sh/cpuBurst": ("", "none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"),
-    "koordinator.sh/memoryQOS": ("", "none", "auto", "default"),
-}
+_ABSENT: Final = "absent"
+_UNLIMITED: Final = "9223372036854775807"
+_FILE: Final = Path(__file__).parents[1] / "conformance" / "data" / "koordinator-strategy-deviations.jsonl"
+#: The cases that come out otherwise on purpose: `row` of the deviations and `expect`, by id.
+STATED: Final = {row["id"]: row for row in map(json.loads, _FILE.read_text().splitlines())} if _FILE.exists() else {}
 #: The rows of docs/deviations.md below "Koordinator".
-DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _UNREAD, _POLICY, _REFUSED, *_SUPPRESSED.values()})
-_STAGES: Final[Mapping[str, Mapping[str, Callable[[Json], Json]]]] = {
-    "cpusuppress": cpu.SUPPRESS,
-    "cpuburst": cpu.BURST,
-    "cpuevict": evict.STAGES,
-    "memoryevict": evict.STAGES,
-    "evict": evict.STAGES,
-    "cgreconcile": memory.STAGES,
-    "resctrl": cache.STAGES,
-    "blkio": disks.STAGES,
-    "nodeslo": slo.STAGES,
-}
+DEVIATIONS: Final = frozenset(row["row"] for row in STATED.values())
 
 
 def run_case(case: Json) -> Result:
     """Run one case. Any exception is a failure of that case."""
+    stated = STATED.get(case["id"])
     try:
-        return _run(copy.deepcopy(case))
+        outcome = outcome_of(case)
+        expected = _comparable(case, copy.deepcopy(case["expect"] if stated is None else stated["expect"]))
     except Exception as error:
         return Result(f"{type(error).__name__}: {error}")
+    if outcome != expected:
+        return Result("; ".join(_differences(outcome, expected, "")))
+    return Result(deviation="" if stated is None else stated["row"])
 
 
-def _run(case: Json) -> Result:
-    strategy, stage, expected = case["strategy"], case["stage"], case["expect"]
-    if stage == "reconcile" and strategy in ("cpuevict", "memoryevict"):
-        return _evictions(case)
-    run = _STAGES.get(strategy, {}).get(stage)
+def outcome_of(case: Json) -> Json:
+    """Return what the product makes of a case's input."""
+    run = STAGES.get(f"{case['strategy']}/{case['stage']}")
     if run is None:
-        return Result(f"there is nothing that runs {strategy}/{stage}")
-    if strategy == "cpusuppress":
-        return _suppression(case, run)
-    found = run(case["input"]) if stage == "reconcile" else _rounds(case["input"], run)
-    if isinstance(expected.get("violations"), list):
-        expected["violations"].sort(key=lambda each: (each["field"], each["rule"]))
-    for each in (found, expected, *found.get("steps", ()), *expected.get("steps", ())):
-        for level in (each.get("targets") or {}).values():
-            level.sort(key=lambda one: (one["path"], one["value"]))  # their order does not matter
-    if found != expected:
-        return Result(differences(found, expected))
-    if stage == "victims" and any(evict.spared(case["input"], each["pod"]) for each in expected["victims"]):
-        return Result(deviation=_GUARDS)
-    if strategy == "blkio" and disks.out_of_range(case["input"]):
-        return Result(deviation=_REFUSED)
-    if _unknown_policy(case["input"]):
-        return Result(deviation=_POLICY)
-    return Result(deviation=_PLAIN if _wants_plain_cpu(case) else "")
+        raise ValueError(f"nothing runs {case['strategy']}/{case['stage']}")
+    return _comparable(case, run(copy.deepcopy(case["input"])))
 
 
-def _unknown_policy(given: Json) -> bool:
-    """Whether a pod's annotation names a policy that there is not; ours is an error, and the node's word stays."""
-    for pod in (each["pod"] for each in given.get("pods") or ()):
-        for key, known in _POLICIES.items():
-            try:
-                found = json.loads((pod["metadata"].get("annotations") or {}).get(key) or "{}")
-            except ValueError:
-                continue
-            if isinstance(found, dict) and found.get("policy", "") not in known:
-                return True
-    return False
+def _comparable(case: Json, outcome: Json) -> Json:
+    """An outcome without what is internal to the original, and with sets in one order."""
+    for one in (outcome, *outcome.get("steps", ())):
+        one.pop("policy_status", None)
+        if case["stage"] == "release":
+            one.pop("per_pod", None)
+        if case["strategy"] == "blkio":
+            writes = [write for write in one["writes"] if not _is_default_weight(write)]
+            last = {(write["path"], write["value"].split()[0]): write for write in writes}
+            one["writes"] = [write for write in writes if write in last.values()]
+        for write in one.get("writes") or ():
+            write["value"] = write["value"].strip().rstrip(";")
+        if case["strategy"] in ("cpuburst", "resctrl") and one.get("writes"):
+            one["writes"] = _last_writes(one["writes"], case["strategy"] == "cpuburst")
+        for name, text in (one.get("files") or {}).items():
+            one["files"][name] = text.strip("\n")
+            if name.endswith("/memory.high") and one["files"][name] == _UNLIMITED:
+                one["files"][name] = "max"  # as cgroup v2 shows it
+        if not any((one.get("targets") or {}).values()):
+            one.pop("targets", None)
+        for level in (one.get("targets") or {}).values():
+            level.sort(key=lambda target: (target["path"], target["value"]))
+        if isinstance(one.get("violations"), list):
+            one["violations"].sort(key=lambda violation: (violation["field"], violation["rule"]))
+    return outcome
 
 
-def _suppression(case: Json, run: Callable[[Json], Json]) -> Result:
-    """CPUs that cannot be read, and pools that are too small, are among what this agent is more careful with."""
-    given, expected = case["input"], case["expect"]
-    unread = cpu.unreadable(given)
-    found = run(cpu.readable(given))
-    if found == expected:
-        return Result(deviation=_UNREAD if unread else "")
-    for name, row in _SUPPRESSED.items():
-        if run({**cpu.readable(given), name: True}) == expected:
-            return Result(deviation=row)
-    return Result(differences(found, expected))
+def _is_default_weight(write: Json) -> bool:
+    """Whether a write gives a disk the weight that all disks have: the original writes 100, the agent takes it away."""
+    return write["path"].endswith("weight") and write["value"].split()[-1:] in (["100"], ["default"])
 
 
-def _rounds(given: Json, run: Callable[[Json], Json]) -> Json:
-    if "steps" not in given:
-        return run(given)
-    return {"steps": [run({**given, **step}) for step in given["steps"]]}
+def _last_writes(writes: list[Json], is_single: bool) -> list[Json]:
+    """The writes in the order of their files: here a batch is levelled, and the original levels file by file.
+
+    Of a file with a single value that is the last one; what is only in force within a batch is not compared.
+    """
+    if is_single:
+        writes = list({write["path"]: write for write in writes}.values())
+    return sorted(writes, key=lambda write: write["path"])
 
 
-def _evictions(case: Json) -> Result:
-    both = [
-        _rounds(case["input"], lambda given, place=place: evict.both_rounds(given, case["strategy"])[place])  # type: ignore[misc]
-        for place in (0, 1)
-    ]
-    recorded, ours = both
-    if recorded == case["expect"]:
-        return Result(deviation="" if ours == recorded else _GUARDS if not _wants_plain_cpu(case) else _PLAIN)
-    if recorded == case.get("expect_without_quirk"):
-        return Result(deviation=_BYTES)
-    return Result(differences(recorded, case["expect"]))
-
-
-def _wants_plain_cpu(case: Json) -> bool:
-    """Whether the original frees CPU or memory that no eviction frees, and so evicts all that it may."""
-    found = case["expect"].get("release") or {}
-    return str(case["input"].get("feature", "")).endswith("AllocatableEvict") and not {"cpu", "memory"}.isdisjoint(
-        found
-    )
+def _differences(outcome: Any, expected: Any, place: str) -> Iterator[str]:
+    if isinstance(outcome, dict) and isinstance(expected, dict):
+        for key in sorted({*outcome, *expected}):
+            if outcome.get(key, _ABSENT) != expected.get(key, _ABSENT):
+                yield from _differences(outcome.get(key, _ABSENT), expected.get(key, _ABSENT), f"{place}/{key}")
+    elif isinstance(outcome, list) and isinstance(expected, list) and len(outcome) == len(expected):
+        for number, (one, other) in enumerate(zip(outcome, expected, strict=True)):
+            if one != other:
+                yield from _differences(one, other, f"{place}[{number}]")
+    else:
+        yield f"{place} is {outcome!r}, expected is {expected!r}"

@@ -27,16 +27,23 @@ _THROTTLED_NS = 50_000_000
 
 
 class Asked:
-    """An evictor that only notes whom it was asked for; `refuses` is its answer."""
+    """An evictor that only records the requests.
+
+    Attributes:
+        pods: uids of the pods whose eviction was requested.
+        refuses: the reason why every pod stays; "" if evictions are accepted.
+        refusing: the reasons why some pods stay, by uid.
+    """
 
     def __init__(self) -> None:
         self.pods: list[str] = []
         self.refuses = ""
+        self.refusing: dict[str, str] = {}
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
         """Note it."""
         self.pods.append(pod["metadata"]["uid"])
-        return self.refuses
+        return self.refusing.get(pod["metadata"]["uid"], self.refuses)
 
 
 class LoopWorld(World):

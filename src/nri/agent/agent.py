@@ -21,11 +21,12 @@ from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor, RuntimeView
-from nri.agent.explain import History
+from nri.agent.explain import History, Subject
 from nri.agent.foreign import refuse
 from nri.agent.observe import Observer, PublicMetrics
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
+from nri.agent.pods.running import key_of, uid_of
 from nri.agent.profile import load, profile_of
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
@@ -142,11 +143,12 @@ class Agent:
         values = next((each.values for each in self.transports if each.values is not None), None)
         self._loops: list[Transport] = []
         self._schedule: Callable[[], list[dict[str, Any]]] = list
+        self._unchanged: Callable[[str], list[dict[str, str]]] = lambda _uid: []
         if profile.strategies_on(settings.gates):
             loops = load(_LOOPS)(settings, self.parts, values)
             self.parts.pods.subscribe(loops.pods_changed)
             self._loops.append(loops)
-            self._schedule = loops.schedule
+            self._schedule, self._unchanged = loops.schedule, loops.unchanged
         self._registry, self._for_all = CollectorRegistry(), CollectorRegistry()
         self._registry.register(observer)
         self._for_all.register(PublicMetrics(observer))
@@ -260,27 +262,33 @@ class Agent:
         name = given.get("pod", "")
         if not name:
             return json_answer({"pods": self.parts.history.pods()})
-        found = self.parts.history.of(name)
-        if found is None:
-            among = ", ".join(self.parts.history.named(name))
-            told = f"is one of {among}" if among else self._undecided(name)
-            return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
+        account = self.parts.history.of(name)
+        if account is None:
+            pods = self._undecided(name)
+            if len(pods) != 1:
+                names = self.parts.history.named(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
+                reason = f"is one of {', '.join(names)}" if names else "is unknown: no running pod has this name"
+                return json_answer({"error": f"pod {name[:200]!r} {reason}"}, 404)
+            account = self.parts.history.nothing_of(pods[0])
         store = self.parts.store
         problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in store.problems()]
-        more = {"rule_problems": problems, "strategies": self._schedule()}
-        return json_answer({**with_places(found, store, self.parts.profile), **more})
+        more = {
+            "rule_problems": problems,
+            "strategies": self._schedule(),
+            "unchanged": [] if account["ended"] else self._unchanged(account["key"]),
+        }
+        return json_answer({**with_places(account, store, self.parts.profile), **more})
 
-    def _undecided(self, name: str) -> str:
-        """Say why the history has nothing of a pod, whether it is here or not."""
-        for pod in self.parts.pods.pods():
-            of = pod.get("metadata")
-            if isinstance(of, dict) and name in (
-                of.get("uid"),
-                of.get("name"),
-                f"{of.get('namespace', 'default')}/{of.get('name')}",
-            ):
-                return "is known, but no value was decided for it: it asks for none, or the log has an error"
-        return "is unknown: nothing was decided for it, or it is forgotten"
+    def _undecided(self, name: str) -> list[Subject]:
+        """Return the running pods that have a uid or name, for which the history has nothing."""
+        if self.parts.history.named(name):
+            return []
+        return [
+            Subject(uid_of(pod), *key_of(pod).partition("/")[::2])
+            for pod in self.parts.pods.pods()
+            if isinstance(pod.get("metadata"), dict)
+            and name in (uid_of(pod), key_of(pod), key_of(pod).partition("/")[2])
+        ]
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:
         return json_answer([row._asdict() for row in capabilities(self.parts.root, self.parts.profile)])

@@ -234,22 +234,13 @@ class History:
             key = self._find(name)
             if key is None:
                 return None
-            pod = self._pods[key]
-            return {
-                "key": key,
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "ended": pod.ended,
-                "of": pod.of,
-                "keys": list(pod.keys),
-                "values": [
-                    {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
-                    for (container, _), row in pod.values.items()
-                ],
-                "writes": list(pod.writes.values()),
-                "errors": list(pod.errors),
-                "notes": list(pod.notes),
-            }
+            return _account(key, self._pods[key])
+
+    @staticmethod
+    def nothing_of(subject: Subject) -> dict[str, Any]:
+        """Return the account of a pod for which nothing was decided, of the form of `of`."""
+        subject = _bounded(subject)
+        return _account(subject.key, _Pod(subject.namespace, subject.name))
 
     def named(self, name: str) -> list[str]:
         """The pods that run and have this name, as `namespace/name`, each once."""
@@ -295,6 +286,24 @@ class History:
         while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
             _, gone = self._pods.popitem(last=False)
             self._size -= gone.size
+
+
+def _account(key: str, pod: _Pod) -> dict[str, Any]:
+    return {
+        "key": key,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "ended": pod.ended,
+        "of": pod.of,
+        "keys": list(pod.keys),
+        "values": [
+            {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
+            for (container, _), row in pod.values.items()
+        ],
+        "writes": list(pod.writes.values()),
+        "errors": list(pod.errors),
+        "notes": list(pod.notes),
+    }
 
 
 def _superseded(

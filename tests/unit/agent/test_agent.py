@@ -63,6 +63,9 @@ class Recorded:
     def schedule(self) -> list[dict[str, Any]]:
         return [{"strategy": self.name}]
 
+    def unchanged(self, uid: str) -> list[dict[str, str]]:
+        return [{"container": "app", "strategy": self.name, "reason": f"nothing changes for {uid}"}]
+
     def health(self) -> tuple[bool, str]:
         return self.state
 
@@ -292,7 +295,9 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         agent.parts.pods.replace([{"metadata": "of no form"}, idle])
         for name in ("idle", "shop/idle", "an-idle-uid"):
             status, text = ask(path, f"/explain?pod={name}")
-            assert (status, f"pod '{name}' is known, but no value was decided for it" in text) == (404, True), text
+            account = json.loads(text)
+            assert (status, account["key"], account["name"], account["values"]) == (200, "an-idle-uid", "idle", [])
+            assert account["strategies"] and account["unchanged"][0]["reason"] == "nothing changes for an-idle-uid"
         assert "is unknown" in ask(path, "/explain?pod=bank/idle")[1]
         other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
         agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")

@@ -31,7 +31,7 @@ class Used(NamedTuple):
         memory: its working set in bytes.
     """
 
-    milli: int | None = None
+    milli: float | None = None
     throttled: bool | None = None
     memory: int | None = None
 
@@ -54,7 +54,7 @@ class Sample(NamedTuple):
 
     at: float
     cpus: int
-    milli: int | None
+    milli: float | None
     memory_total: int | None
     memory_used: int | None
     cgroups: dict[str, Used]

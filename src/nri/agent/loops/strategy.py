@@ -78,3 +78,10 @@ class Strategy(Protocol):
     def state(self, now: float) -> str:  # noqa: ARG002  for those that have a time to tell
         """Say in one line by what it decides, at a time in monotonic seconds; "" if there is nothing to say."""
         return ""
+
+    def unchanged(self, uid: str) -> Mapping[str, str]:  # noqa: ARG002  most have nothing to explain
+        """Return why the last round left values of a pod as they were, by container; "" is the pod itself.
+
+        Any thread may call it.
+        """
+        return {}

@@ -28,7 +28,7 @@ from nri.agent.pods.source import Pod
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
-from nri.host import Outcome, Result, Topology, read_topology, set_switch
+from nri.host import Hierarchies, Outcome, Result, Root, Topology, read_topology, set_switch
 from nri.policies.writes import Write
 from nri.text import count, plain
 
@@ -73,6 +73,7 @@ class Loops:
         values: sets what strategies decide; None for the executor.
         evictor: who makes pods go; None for the one that the settings make possible.
         now: monotonic seconds.
+        sampler: takes samples of the machine, made as `Sampler`.
     """
 
     name = "loops"
@@ -86,7 +87,9 @@ class Loops:
         *,
         evictor: Evictor | None = None,
         now: Callable[[], float] = time.monotonic,
+        sampler: Callable[[Root, Hierarchies, Callable[[], float]], Sampler] = Sampler,
     ) -> None:
+        self._sampler = sampler
         self._parts, self._evictor = parts, evictor or evictor_of(settings, parts.pods)
         self._values = values
         self._rules: Rules = parts.profile.strategy_rules()
@@ -111,6 +114,8 @@ class Loops:
         self._unreadable: list[str] = []
         #: Pods that strategies may not evict, with the reason; the log has had it.
         self._spared: dict[tuple[Subject, str], str] = {}
+        #: Why evictions were refused when they were requested last, by pod and strategy; the log has had it.
+        self._refusals: dict[tuple[Subject, str], str] = {}
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -172,6 +177,16 @@ class Loops:
             if loop.name not in group.off
         ]
 
+    def unchanged(self, uid: str) -> list[dict[str, str]]:
+        """Return why strategies left values of a pod as they were in their last rounds, a row for each container."""
+        return [
+            {"container": container, "strategy": loop.name, "reason": reason}
+            for group in [*self._groups.values()]
+            for loop in group.loops
+            if loop.name not in group.off
+            for container, reason in loop.unchanged(uid).items()
+        ]
+
     @property
     def errors(self) -> list[str]:
         """Everything that could not be read, done or decided when it was tried last, a line each."""
@@ -217,7 +232,7 @@ class Loops:
             return
         root, hierarchies = self._parts.root, self._parts.executor.hierarchies
         self._groups = {
-            key: _Group(key[0], loops, Sampler(root, hierarchies, self._now)) for key, loops in together.items()
+            key: _Group(key[0], loops, self._sampler(root, hierarchies, self._now)) for key, loops in together.items()
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
@@ -259,7 +274,7 @@ class Loops:
         told = set(self._broken.values())
         told |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in made.unreadable.items()}
         group.told = self._warn([text for text in made.errors if text not in told], group.told)
-        group.unsupported, group.errors = made.unsupported, made.errors
+        group.unsupported, group.errors = made.unsupported, made.errors[:_MOST_ERRORS]
 
     def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
         """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
@@ -281,7 +296,8 @@ class Loops:
 
         They are put together again only if the source has other objects than the last time: that is dear.
         """
-        parts, listed = self._parts, self._parts.pods.pods()[:_MOST_PODS]
+        parts, every = self._parts, self._parts.pods.pods()
+        listed, excess = every[:_MOST_PODS], max(len(every) - _MOST_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
         senseless: list[str] = []
@@ -296,6 +312,8 @@ class Loops:
                 found.append(StrategyPod(each))
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
                 failed(key_of(each.pod), error)
+        if excess:
+            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MOST_PODS} pods at most")
         self._listed, self._seen = listed, (found, senseless)
         return self._seen
 
@@ -396,6 +414,7 @@ class Loops:
             self._parts.observer.met(self.name, "pod not allowed to be evicted")
         here = {pod.uid for pod in made.pods}
         self._spared = {key: why for key, why in (self._spared | made.spared).items() if key[0].key in here}
+        self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in here}
 
     def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
         """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
@@ -404,7 +423,10 @@ class Loops:
             self._parts.observer.met(self.name, "previewed eviction")
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
-        _log.warning("%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
+        # A refused eviction is requested again in the next round, which would be a line each second.
+        level = logging.DEBUG if refused and self._refusals.get((pod.subject(), loop)) == refused else logging.WARNING
+        _log.log(level, "%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
+        self._refusals[pod.subject(), loop] = refused
         row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")

@@ -43,11 +43,15 @@ class KernelCookies:
 
 
 class CoreScheduling:
-    """The groups of one node. Any thread may call it."""
+    """The groups of one node. Any thread may call it.
+
+    Attributes:
+        groups: the cookies that are held, by group; changed under a lock.
+    """
 
     def __init__(self, scheduler: CoreScheduler, clock: Callable[[], float]) -> None:
         self._scheduler, self._clock = scheduler, clock
-        self._groups = CookieGroups(KernelCookies(scheduler))
+        self.groups = CookieGroups(KernelCookies(scheduler))
         self._lock = threading.Lock()
 
     def apply(
@@ -69,13 +73,13 @@ class CoreScheduling:
             return [Result(container, _NAME, wanted, Outcome.UNSUPPORTED, missing.reason)]
         with self._lock:
             if not membership.enabled:
-                before, member = self._groups.current(pids)[0], container in self._groups.members
-                self._groups.disable(container, pids, self._clock())
-                after = self._groups.current(pids)[0]
+                before, member = self.groups.current(pids)[0], container in self.groups.members
+                self.groups.disable(container, pids, self._clock())
+                after = self.groups.current(pids)[0]
                 return [_result(container, wanted, before, after, in_force=after == 0 or not member)]
-            before = self._groups.current(pids)[0]
-            done = self._groups.enable(membership.group, container, pids, self._clock(), forget_moved=forget_moved)
-            return [_result(container, wanted, before, self._groups.current(pids)[0], in_force=done)]
+            before = self.groups.current(pids)[0]
+            done = self.groups.enable(membership.group, container, pids, self._clock(), forget_moved=forget_moved)
+            return [_result(container, wanted, before, self.groups.current(pids)[0], in_force=done)]
 
     def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:
         """Take over the cookie that a container has from an earlier life of the agent, as that of its group.
@@ -85,7 +89,7 @@ class CoreScheduling:
         if pids and self._scheduler.probe() is None:
             group = membership.group if membership.enabled else container
             with self._lock:
-                self._groups.load(group, container, pids, self._clock())
+                self.groups.load(group, container, pids, self._clock())
 
 
 def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:

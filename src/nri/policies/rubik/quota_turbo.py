@@ -294,6 +294,25 @@ class Turbo:
             self._uses.popleft()
         return use
 
+    def why_unchanged(self, folder: str) -> str:
+        """Return why the last tick left a container's quota as it was."""
+        container, uses = self.managed.get(folder), [use for _, use in self._uses.copy()]
+        if container is None:
+            return "its quota and use cannot be read"
+        if container.quota == UNLIMITED:
+            return "its quota is unlimited"
+        if not uses:
+            return "the node's use is not known yet"
+        if self.knobs.alarmWaterMark - uses[-1] < self.knobs.elevateLimit:
+            mark = self.knobs.alarmWaterMark - self.knobs.elevateLimit
+            return f"the node uses {uses[-1]:.0f} %; quotas rise while it uses {mark:g} % or less"
+        if max(uses) - min(uses) > self.knobs.cpuFloatingLimit:
+            span, limit = max(uses) - min(uses), self.knobs.cpuFloatingLimit
+            return f"the node's use varied by {span:.0f} % in a minute; quotas rise while it is {limit:g} or less"
+        if container.newly_throttled() <= 0:
+            return "it was not throttled in the last tick"
+        return "it has used up what it may have above its limit"
+
     def decide(self, readings: Mapping[str, Reading], now: int) -> dict[str, int]:
         """Take readings of the containers; return the next quota of each that has one, by folder."""
         found = [each for name, each in self.managed.items() if name in readings]

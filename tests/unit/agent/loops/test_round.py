@@ -50,3 +50,8 @@ def test_a_pod_has_started_when_its_status_says_so(tmp_path: Path, told: object,
     assert made(LoopWorld(tmp_path), given).started is None
     given["status"]["startTime"] = told
     assert made(LoopWorld(tmp_path), given).started == started
+
+
+def test_a_pod_has_a_bounded_number_of_containers_for_strategies(tmp_path: Path) -> None:
+    manifest = pod("a", containers=[{"name": f"c{number}"} for number in range(257)])
+    assert len(made(LoopWorld(tmp_path), manifest).specs) == 256

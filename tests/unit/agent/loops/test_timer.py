@@ -7,11 +7,13 @@ import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri.agent.executor import Written
 from nri.agent.loops import Loops
+from nri.agent.loops.round import Round
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.policies.koordinator import names as n
 from nri.policies.writes import Write
@@ -272,3 +274,30 @@ def test_a_pod_whose_containers_make_no_sense_costs_no_other_its_round(tmp_path:
     world.loop()
     assert world.asked.pods == ["a"]
     assert "ns/odd: " in world.loops.health()[1]
+
+
+def test_strategies_look_at_a_bounded_number_of_pods_and_health_names_the_excess(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, ALL, gates={"BECPUSuppress": True, "CPUBurst": False, "RdtResctrl": False})
+    counts: list[int] = []
+    world.loops.loops[0].round = lambda round_: counts.append(len(round_.pods))  # type: ignore[method-assign]
+    world.source.replace([pod(f"p{number}", n.LS) for number in range(4099)])
+    world.loop()
+    assert counts == [4096]
+    assert "3 pods left alone: strategies look at 4096 pods at most" in world.loops.health()[1]
+
+
+def test_a_round_keeps_and_logs_a_bounded_number_of_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    words = "abcdefghij"
+    errors = [f"cannot {first}{second} {'x' * 10_000}" for first in words for second in words + words.upper()]
+
+    def fail(round_: Round[Any]) -> None:
+        round_.errors += errors
+        round_.unsupported["no CPU is known"] = None
+
+    world.loops.loops[0].round = fail  # type: ignore[method-assign]
+    world.loop()
+    assert len(world.loops.errors) == 100
+    assert max(map(len, world.loops.errors)) <= 200
+    lines = [record.getMessage() for record in caplog.records if "cannot" in record.getMessage()]
+    assert len(lines) == 100 and max(map(len, lines)) <= 400

@@ -47,6 +47,11 @@ STRATEGIES = (
     Column("DECIDES AGAIN", "again"),
     Column("BY", "state", 100),
 )
+UNCHANGED = (
+    Column("CONTAINER", "container", 30),
+    Column("STRATEGY", "strategy"),
+    Column("UNCHANGED BECAUSE", "reason", 110),
+)
 ERRORS = (
     Column("CONTAINER", "container", 30),
     Column("HOOK", "hook"),
@@ -99,6 +104,9 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
     if found.get("strategies"):
         out.text("")
         out.table(STRATEGIES, [{**row, "again": _again(row)} for row in found["strategies"]])
+    if found.get("unchanged"):
+        out.text("")
+        out.table(UNCHANGED, [{**row, "container": row["container"] or "pod"} for row in found["unchanged"]])
     if found.get("notes"):
         out.text("")
     for note in found.get("notes", ()):

@@ -7,7 +7,7 @@ A value for the container by name goes before the one for the whole pod. The pau
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from nri.policies.changes import Changes, Decision, HookError
 from nri.policies.contexts import ContainerContext
@@ -15,17 +15,10 @@ from nri.policies.koordinator.names import ANNOTATION_OOM_SCORE, ANNOTATION_OOM_
 from nri.policies.koordinator.pod_annotations import read
 from nri.policies.shapes import Table
 
-__all__ = ["NAME", "Needed", "container", "needed", "wanted"]
+__all__ = ["NAME", "container", "wanted"]
 
 NAME: Final = "OOMScoreAdj"
 _MIN, _MAX = -1000, 1000
-
-
-class Needed(NamedTuple):
-    """The processes that are to be written, and how many could not be read."""
-
-    pids: tuple[int, ...]
-    unreadable: int
 
 
 def container(context: ContainerContext) -> Decision:
@@ -59,9 +52,3 @@ def wanted(annotations: Mapping[str, str], name: str) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is no whole number")
     return int(text)
-
-
-def needed(current: Mapping[int, int | None], target: int) -> Needed:
-    """Return which processes have another value. `current` is None for those that cannot be read."""
-    pids = tuple(pid for pid, value in current.items() if value is not None and value != target)
-    return Needed(pids, sum(value is None for value in current.values()))

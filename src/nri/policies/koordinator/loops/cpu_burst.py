@@ -111,7 +111,10 @@ class Step(Enum):
 
 
 class Bucket:
-    """Tokens of one container: percent of its limit, times seconds. It starts empty.
+    """Tokens of one container: percent of its limit, times seconds.
+
+    It starts at a quarter of its capacity, the mean of Koordinator's random start: a container that is busy from its
+    start, or when the agent starts again, keeps its burst for a while.
 
     Attributes:
         capacity: the most, and below 0 the least, that it holds.
@@ -120,7 +123,7 @@ class Bucket:
 
     def __init__(self, config: BurstConfig, now: float) -> None:
         self.capacity = config.quota_seconds * (config.quota_percent - 100)
-        self.tokens: float = 0
+        self.tokens: float = self.capacity / 4
         self._seen = now
 
     def allows(self, usage_percent: int, now: float) -> bool:
@@ -140,11 +143,11 @@ def burst_us(limit_milli: int, config: BurstConfig) -> int:
     return int(limit_milli / 1000 * (config.burst_percent / 100) * CPU_PERIOD_US)  # floating point, as in Koordinator
 
 
-def pool_state(used_milli: int | None, total_milli: int, percent: int = 50) -> Pool:
+def pool_state(used: float | None, total: float, percent: int = 50) -> Pool:
     """Return how loaded the shared CPUs are; a pool without CPUs is full."""
-    if used_milli is None:
+    if used is None:
         return Pool.UNKNOWN
-    ratio = used_milli / total_milli if total_milli > 0 else 1.0
+    ratio = used / total if total > 0 else 1.0
     if ratio >= percent / 100:
         return Pool.OVERLOADED
     return Pool.COOLING if ratio >= percent / 100 * _COOLING else Pool.IDLE
@@ -194,7 +197,7 @@ class Container(NamedTuple):
     limit: int
     quota: int | None
     burst: int | None
-    used: int | None
+    used: float | None
     throttled: bool | None
     running: bool = True
 
@@ -220,15 +223,20 @@ class Write(NamedTuple):
 
 
 class Bursts:
-    """Bursts and scaled quotas over time. `buckets` are the tokens of containers, by id.
+    """Bursts and scaled quotas over time.
 
     Args:
         above_quota: whether the kernel takes a burst above the quota; mainline kernels do not.
+
+    Attributes:
+        buckets: the tokens of containers, by id.
+        unchanged: why quotas stayed as they were in the last round, by container id.
     """
 
     def __init__(self, *, above_quota: bool = False) -> None:
         self.above_quota = above_quota
         self.buckets: dict[str, Bucket] = {}
+        self.unchanged: dict[str, str] = {}
 
     def decide(self, pods: Iterable[Pod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
         """Return what is to be written, in order.
@@ -242,6 +250,7 @@ class Bursts:
         listed = list(pods)
         seen = {each.name for pod in listed for each in pod.containers}
         self.buckets = {name: bucket for name, bucket in self.buckets.items() if name in seen}
+        self.unchanged = {} if scale else dict.fromkeys(seen, "CPUNormalization sets its quota")
         return [
             write for pod in listed for write in (*self._bursts(pod), *(self._quotas(pod, pool, now) if scale else ()))
         ]
@@ -266,15 +275,19 @@ class Bursts:
         """Quotas of the containers; the pod's grows before them, and shrinks after them."""
         writes: list[Write] = []
         of_pod = pod.quota
-        if of_pod is None:
-            return []  # it is not known whether a container's quota would be above the pod's
+        if of_pod is None:  # it is not known whether a container's quota would be above the pod's
+            self.unchanged |= dict.fromkeys((each.name for each in pod.containers), "the pod's quota cannot be read")
+            return []
         for each in pod.containers:
             base = formulas.quota_us(each.limit)
-            if not each.running or base <= 0 or each.quota is None or each.quota <= 0:
+            if (reason := _no_quota(each, base)) or each.quota is None:
+                self.unchanged[each.name] = reason
                 continue
-            step = final_step(wanted_step(pod.config, self._allows(pod.config, each, now), each.throttled), pool)
+            wanted = wanted_step(pod.config, self._allows(pod.config, each, now), each.throttled)
+            step = final_step(wanted, pool)
             target = next_quota_us(each.quota, base, step, pod.config.quota_percent)
             if target == each.quota:
+                self.unchanged[each.name] = _same_quota(pod.config, wanted, step, pool)
                 continue
             found = [
                 Write(
@@ -298,3 +311,28 @@ class Bursts:
             bucket = self.buckets[container.name] = Bucket(config, now)
         used = container.limit if container.used is None else container.used
         return bucket.allows(int(used / container.limit * 100), now)
+
+
+def _no_quota(container: Container, base: int) -> str:
+    """Return why a container has no quota to scale; "" if it has one."""
+    if not container.running:
+        return "the container does not run"
+    if base <= 0:
+        return "it has no CPU limit"
+    if container.quota is None:
+        return "its quota cannot be read"
+    return "" if container.quota > 0 else "its quota is unlimited"
+
+
+def _same_quota(config: BurstConfig, wanted: Step, step: Step, pool: Pool) -> str:
+    """Return why a container's next quota is the present one."""
+    if wanted is Step.RESET:
+        return f"policy {config.policy} does not raise quotas"
+    if wanted is Step.DOWN:
+        return "its token bucket is empty"
+    if wanted is Step.KEEP:
+        return "it was not throttled in the last round"
+    if step is Step.UP:
+        return f"its quota is the highest, {config.quota_percent} % of its limit"
+    load = "not known yet" if pool is Pool.UNKNOWN else pool.value
+    return f"the use of the shared CPUs is {load}; quotas rise below {config.pool_percent * _COOLING:g} %"

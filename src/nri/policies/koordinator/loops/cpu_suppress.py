@@ -45,18 +45,19 @@ class Cpu(NamedTuple):
 class Used(NamedTuple):
     """The CPU that is used now, in thousandths of one. `others` are pods and host programs that are not best effort."""
 
-    node: int
-    pods: int
-    others: int
-    programs: int = 0
-    other_programs: int = 0
-    reserved: int = 0
+    node: float
+    pods: float
+    others: float
+    programs: float = 0
+    other_programs: float = 0
+    reserved: float = 0
 
 
 def budget_milli(capacity: int, used: Used, percent: int = DEFAULT_PERCENT, least_percent: int | None = None) -> int:
     """Return what best-effort pods may use, in thousandths of a CPU; it may be below 0 without a least."""
     system = max(used.node - used.pods - used.programs, used.reserved, 0)
-    budget = capacity * percent // 100 - used.others - used.other_programs - system
+    # Each amount is cut to whole thousandths by itself, as in Koordinator.
+    budget = capacity * percent // 100 - int(used.others) - int(used.other_programs) - int(system)
     return budget if least_percent is None else max(budget, capacity * least_percent // 100)
 
 

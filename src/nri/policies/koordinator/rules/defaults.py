@@ -172,7 +172,7 @@ def violations(part: str, given: Mapping[str, Any] | None) -> list[Violation]:
 
 def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each key of a part whose number the admission refuses, with the number and what it would take."""
-    for key, rule in sorted(_wrong(part, values, "")):
+    for key, rule in violations(part, values):
         least, most = _RANGES.get(part, {}).get(key, (None, None))
         if rule in ("min", "max"):
             yield key, f"{values[key]} is not from {least} to {most}"

@@ -85,3 +85,10 @@ def test_each_strategy_says_when_it_decides_again(capsys: pytest.CaptureFixture[
     show(Output(Settings()), {"key": "u", "values": [], "strategies": [row]})
     said = capsys.readouterr().out
     assert "psi" in said and "in 0.5 s, every 10 s, and only says what it would do" in said
+
+
+def test_what_did_not_change_is_a_table_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"container": "app", "strategy": "CPUBurst", "reason": "its token bucket is empty"}
+    show(Output(Settings()), {"key": "u", "values": [], "unchanged": [row, {**row, "container": ""}]})
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[-2:]]
+    assert lines == [[name, "CPUBurst", "its token bucket is empty"] for name in ("app", "pod")]

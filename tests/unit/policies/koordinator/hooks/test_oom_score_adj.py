@@ -45,7 +45,3 @@ def test_a_containers_score_goes_before_its_pods(context: ContainerContext, valu
 def test_a_score_that_is_none_is_an_error(context: ContainerContext) -> None:
     with pytest.raises(HookError):
         oom_score_adj.container(context)
-
-
-def test_only_processes_with_another_score_are_written() -> None:
-    assert oom_score_adj.needed({1: 0, 2: -500, 3: None}, -500) == ((1,), 1)

@@ -43,6 +43,7 @@ _MOST_DEVICES: Final = 4096
 _DEEPEST: Final = 8
 #: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
 _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
+_ROOT_QOS: Final = "io.cost_qos"
 _ROOT: Final = Subject("node/disks", name="disks")
 
 
@@ -82,7 +83,7 @@ class BlockIo(Strategy):
     key = ANNOTATION_BLOCK_IO
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._looked = False
         #: Disks that have latencies of the whole machine.
         self._root_set: frozenset[str] = frozenset()
@@ -99,7 +100,7 @@ class BlockIo(Strategy):
 
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for the folder of best-effort pods, and for pods with an annotation."""
-        fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._mounts = None
         folder = made.best_effort_folder
         if not self._looked:
@@ -116,20 +117,32 @@ class BlockIo(Strategy):
                 if any(disk.kind == "podvolume" for disk in disks):
                     volumes = PodVolumes.of(pod.manifest, self._mounted(made.parts.root).get(pod.uid, {}))
                 self._limits(made, pod.subject(), pod.folder, disks, volumes, fresh)
-        for (path, knob), (subject, devices) in self._set.items():
-            gone = devices - (fresh[path, knob][1] if (path, knob) in fresh else frozenset())
-            if gone and made.parts.executor.hierarchies.exists(path):
-                free = dict.fromkeys(sorted(gone), _NONE[knob])
-                made.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
+        self._release(made, fresh)
         self._set = fresh
         self._root(made)
+
+    def _release(
+        self, made: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
+    ) -> None:
+        """Take away limits that are no longer asked for, together with those of the same file that are."""
+        for (path, knob), (subject, limits) in fresh.items():
+            _, before = self._set.get((path, knob), (subject, {}))
+            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NONE[knob])
+            reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
+            made.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
+        for (path, knob), (subject, before) in self._set.items():
+            if (path, knob) not in fresh and before and made.parts.executor.hierarchies.exists(path):
+                free = dict.fromkeys(sorted(before), _NONE[knob])
+                made.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
 
     def _take_over(self, made: Round[NodeSlo], subject: Subject, folder: str) -> None:
         """Note the limits of a folder that are there at the start: nobody else sets any there."""
         for knob, none in _NONE.items():
             found = made.read(folder, knob)
-            if isinstance(found, Mapping) and (devices := frozenset(key for key in found if found[key] != none)):
-                self._set[folder, knob] = subject, devices
+            if isinstance(found, Mapping):
+                limits = {key: value for key, value in found.items() if isinstance(value, int) and value != none}
+                if limits:
+                    self._set[folder, knob] = subject, limits
 
     def _limits(
         self,
@@ -138,7 +151,7 @@ class BlockIo(Strategy):
         folder: str,
         disks: Sequence[DiskLimits],
         volumes: PodVolumes | None,
-        fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]],
+        fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]],
     ) -> None:
         found: list[tuple[str, DiskLimits]] = []
         for disk in disks:
@@ -153,27 +166,32 @@ class BlockIo(Strategy):
             usual = _USUAL if knob == _WEIGHT else _NONE[knob]
             limits = {device: value for device, value in by_device.items() if value != usual}
             if limits:
-                fresh[folder, knob] = subject, frozenset(limits)
-                made.values.append(KnobValue(subject, folder, knob, "", NAME, "blkioQOS", limits))
+                fresh[folder, knob] = subject, limits
 
     def _root(self, made: Round[NodeSlo]) -> None:
-        """Latencies and models of disks for the whole machine, in the root cgroup."""
-        fresh: dict[str, str] = {}
+        """Latencies and models of disks for the whole machine, in the root cgroup; one value for all disks of a file.
+
+        Where NodeSLO names disks, those that had latencies before lose them, also those of an agent that was killed.
+        """
+        latencies: dict[str, str] = {}
+        models: dict[str, str] = {}
         for disk in made.rules.root_disks:
             try:
                 device = disk_of(made.parts.root, DiskLimits(disk.name, disk.kind))
             except ValueError as error:
                 made.errors.append(f"{NAME}: cgroupRoot: {error}")
                 continue
-            fresh[device] = disk.qos
+            latencies[device] = disk.qos
             if disk.model:
-                self._words(made, "io.cost_model", device, disk.model)
-        for device in {**dict.fromkeys(self._root_set, ROOT_OFF), **fresh}:
-            self._words(made, "io.cost_qos", device, fresh.get(device, ROOT_OFF))
-        self._root_set = frozenset(fresh)
-
-    def _words(self, made: Round[NodeSlo], knob: str, device: str, words: str) -> None:
-        made.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", {device: words}))
+                models[device] = disk.model
+        present = made.read("", _ROOT_QOS) if made.rules.root_disks and not self._root_set else None
+        before = self._root_set
+        if isinstance(present, Mapping):
+            before = frozenset(device for device, words in present.items() if ROOT_OFF not in str(words).split())
+        self._root_set = frozenset(latencies)
+        for knob, words in (("io.cost_model", models), (_ROOT_QOS, {**dict.fromkeys(before, ROOT_OFF), **latencies})):
+            if words:
+                made.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
 
     def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
         """The devices that the kubelet has mounted for pods: numbers by name of the volume, by uid."""

@@ -51,7 +51,7 @@ class ClassResctrl(Strategy):
             made.cannot(NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches")
             return
         for group, key in GROUPS.items():
-            lines = schemata(caches[key], cache.mask, cache.vendor, cache.ids)
+            lines = schemata(caches[key], cache.mask, cache.vendor, cache.ids) if cache.mask else ()
             tasks = self._threads(made, group) if caches[key].get("enable") else ()
             made.groups.append(Resctrl(group, "".join(lines), tasks))
 

@@ -7,10 +7,12 @@ are put back when it is switched off. Next: :mod:`nri.agent.profiles.koordinator
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
@@ -35,6 +37,9 @@ __all__ = ["NAME", "CpuBurst"]
 
 NAME: Final = "CPUBurst"
 _BURST: Final = "cpu.cfs_burst"
+#: The seconds over which the use of the shared CPUs is averaged, and the number of samples in them at most.
+_POOL_WINDOW_S: Final = 5.0
+_MAX_SAMPLES: Final = 64
 
 
 class CpuBurst(Strategy):
@@ -45,27 +50,43 @@ class CpuBurst(Strategy):
     key = ANNOTATION_BURST
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._bursts = Bursts()
+        self.bursts = Bursts()
         self._looked_once = False
+        #: Why values stayed as they were in the last round, by the pod's uid and the container's name.
+        self._unchanged: dict[str, dict[str, str]] = {}
+        self._pool = Pool.UNKNOWN
+        #: The samples of the last seconds.
+        self.recent: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         #: Containers that are to be put back when it is switched off.
         self._touched: set[str] = set()
 
     def __len__(self) -> int:
         """The number of containers that are remembered."""
-        return len(self._bursts.buckets) + len(self._touched)
+        return len(self.bursts.buckets) + len(self._touched)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: bursts that are asked for, or quotas that were scaled."""
         return rules.burst.policy != "none" or bool(self._touched)
 
+    def state(self, now: float) -> str:  # noqa: ARG002  no time in it
+        """Say how loaded the CPUs are that pods share."""
+        return f"the use of the shared CPUs is {'not known' if self._pool is Pool.UNKNOWN else self._pool.value}"
+
+    def unchanged(self, uid: str) -> Mapping[str, str]:
+        """Return why quotas of a pod's containers stayed as they were, by container; "" is the pod itself."""
+        return self._unchanged.get(uid, {})
+
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for the pods that share CPUs."""
         hierarchies = made.parts.executor.hierarchies
-        self._bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
+        self.bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
         looked: dict[str, StrategyPod] = {}
         decided: list[Pod] = []
+        unchanged: dict[str, dict[str, str]] = {}
+        self._pool = self.pool(made)
         for pod in made.pods:
             if not pod_class.cpu_burstable(pod.manifest):
+                unchanged[pod.uid] = {"": f"pods of class {qos_class(pod.labels)} share no CPUs, and so have no burst"}
                 continue
             config = rules_of(made, pod, NAME).burst
             ids = {each.id for each in pod.containers}
@@ -80,10 +101,34 @@ class CpuBurst(Strategy):
         self._looked_once = True
         self._touched &= {each.name for pod in decided for each in pod.containers}
         scale = not _normalized(made)
-        for write in self._bursts.decide(decided, _pool(made), made.sample.at, scale=scale):
+        for write in self.bursts.decide(decided, self._pool, made.sample.at, scale=scale):
             one = looked[write.folder]
             name = next((each.name for each in one.containers if write.name and each.id == write.name), "")
             made.set(one.subject(name), write.folder, write.knob, write.value, NAME, write.reason)
+        for pod in looked.values():
+            reasons = {each.name: self.bursts.unchanged.get(each.id, "") for each in pod.containers}
+            unchanged[pod.uid] = {name: reason for name, reason in reasons.items() if reason}
+        self._unchanged = unchanged
+
+    def pool(self, made: Round[NodeSlo]) -> Pool:
+        """Return the load of the CPUs that pods share, on average over the last seconds.
+
+        The CPUs of LSE and LSR pods are not part of them, and what BE pods use does not count.
+        """
+        self.recent.append(made.sample)
+        while made.sample.at - self.recent[0].at >= _POOL_WINDOW_S:
+            self.recent.popleft()
+        used = _mean_cores(sample.milli for sample in self.recent)
+        if used is None:
+            return Pool.UNKNOWN
+        total = float(made.sample.cpus)
+        for pod in made.pods:
+            qos = qos_class(pod.labels)
+            if qos in (LSE, LSR):
+                total -= pod_class.request(pod.manifest, "cpu") / 1000
+            if qos in (LSE, LSR, BE):
+                used -= _mean_cores(sample.of(pod.folder).milli for sample in self.recent) or 0
+        return pool_state(max(used, 0), total, made.rules.burst.pool_percent)
 
     def _pod(self, made: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
         running, specs = _running(pod), {each.get("name", ""): each for each in pod.specs}
@@ -114,18 +159,10 @@ def _normalized(made: Round[NodeSlo]) -> bool:
     return on and node.ratio != NO_RATIO
 
 
-def _pool(made: Round[NodeSlo]) -> Pool:
-    """The load of the CPUs that pods share: without those of LSE and LSR pods, and without what BE pods use."""
-    if made.sample.milli is None:
-        return Pool.UNKNOWN
-    total, used = made.sample.cpus * 1000, made.sample.milli
-    for pod in made.pods:
-        qos = qos_class(pod.labels)
-        if qos in (LSE, LSR):
-            total -= sum(_milli(each, "requests") for each in pod.specs)
-        if qos in (LSE, LSR, BE):
-            used -= made.sample.of(pod.folder).milli or 0
-    return pool_state(max(used, 0), total, made.rules.burst.pool_percent)
+def _mean_cores(milli: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values in CPUs, from thousandths of CPUs; None if none is known."""
+    cores = [value / 1000 for value in milli if value is not None]
+    return sum(cores) / len(cores) if cores else None
 
 
 def _milli(spec: Mapping[str, Any], part: str) -> int:

@@ -67,14 +67,19 @@ class CpuSuppress(Strategy):
             enabled, reason = False, "not held back: batch pods have share pools of their own"
         elif enabled and made.sample.milli is None:
             made.cannot(NAME, "best-effort pods are not held back", made.sample.no_cpu)
-        elif enabled:
-            capacity, used = made.sample.cpus * 1000, _used(made)
-            budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
-            reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
-            reason += f"less {used.others}"
+        elif enabled and made.pods:  # a list without pods is more likely one that is not complete yet
+            budget, reason = self.budget(made)
         subject = folder_subject(BEST_EFFORT)
         for folder, knob, value in self._suppression.decide(self._situation(made, enabled, budget)):
             made.set(subject, folder, knob, value, NAME, reason)
+
+    @staticmethod
+    def budget(made: Round[NodeSlo]) -> tuple[int, str]:
+        """Return the thousandths of a CPU that are left for best-effort pods, and how they were computed."""
+        rule, capacity, used = made.rules.threshold, made.sample.cpus * 1000, _used(made)
+        budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
+        reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
+        return budget, f"{reason}less {used.others:.0f}"
 
     def _situation(self, made: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
         top, node = made.best_effort_folder, made.parts.decisions.node
@@ -125,7 +130,7 @@ def _program_folders(made: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
 
 def _used(made: Round[NodeSlo]) -> Used:
     """The CPU that is used now; what is not known yet of a pod counts as the system's, which is the careful side."""
-    pods = others = programs = other_programs = 0
+    pods = others = programs = other_programs = 0.0
     for pod in made.pods:
         milli = made.sample.of(pod.folder).milli or 0
         pods += milli

@@ -3,7 +3,8 @@
 Rules: of the pods that a feature names none goes that `pod_class.never_evicted` spares (static pods, the system's own,
 those whose priority is unknown), that does not allow it, or whose end frees nothing; the log names those that are
 spared. After an eviction there is none for the time of a cooldown; for CPU none either for so long after the start,
-while there are few samples. A pod that was asked to go is not asked again, and counts as gone. Next:
+while there are few samples. A pod whose eviction was accepted is not asked again for a while, and counts as gone. A
+refused eviction frees nothing: the next pod is asked, and the next round asks again. Next:
 :mod:`nri.agent.profiles.koordinator.strategies.memory_qos`.
 """
 
@@ -31,9 +32,12 @@ __all__ = ["CpuEvict", "Evict", "MemoryEvict"]
 _PERIOD_US = 100_000
 _NONE: Final = Fraction(0)
 _WINDOW_S: Final = 60
-#: Samples of a window that are kept at most, and the seconds for which an evicted pod is remembered.
+#: Samples of a window that are kept at most.
 _MOST_SAMPLES: Final = 4096
-_KEPT_S: Final = 600.0
+#: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
+_ENDING_S: Final = 600.0
+#: Refused evictions of one round: each may take the timeout of a request to the API server.
+_MAX_REFUSALS: Final = 16
 
 
 class Evict(Strategy):
@@ -43,22 +47,28 @@ class Evict(Strategy):
         kind: cpu or memory.
         on: the features that are switched on.
         cooldown_s: for how long nothing is evicted after an eviction.
+        interval_s: the seconds between two rounds.
+
+    Attributes:
+        accepted: when evictions were accepted of pods that may still be listed, by uid.
     """
 
     samples = Sampled.PODS | Sampled.BEST_EFFORT
 
-    def __init__(self, kind: str, on: Collection[str], cooldown_s: float) -> None:
+    def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
         self.features = [each for each in evict.FEATURES if each.kind == kind and each.name in on]
         self.name = ", ".join(each.name for each in self.features)
-        self._kind, self._cooldown_s = kind, cooldown_s
+        self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
-        self._asked: dict[str, float] = {}
+        self.accepted: dict[str, float] = {}
+        #: Pods that refused in earlier rounds, while there are more pods to ask than one round may.
+        self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
         self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""
-        return len(self._asked)
+        return len(self.accepted) + len(self._refused)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: NodeSLO asks for it."""
@@ -76,20 +86,21 @@ class Evict(Strategy):
         releases = {}
         for feature in self.features:
             if evict.valid(feature, rule.keys):
-                releases[feature] = self._release(made, feature)
+                releases[feature] = self.release(made, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
                 made.errors.append(f"{feature.name}: {evict.idle(feature, rule.keys)}")
         if now < self._again:
             return
-        self._asked = {uid: at for uid, at in self._asked.items() if now - at < _KEPT_S}
-        tasks = [Task(feature, need, self._victims(made, feature)) for feature, (need, _) in releases.items() if need]
+        self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
+        tasks = [Task(feature, need, self.victims(made, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
-        asking = _Asking(made, reasons)
-        if evict.evict_round(tasks, set(self._asked), asking):
+        requests = _Requests(made, reasons, self._refused)
+        if evict.evict_round(tasks, set(self.accepted), requests):
             self._again = now + self._cooldown_s
-        self._asked |= dict.fromkeys(asking.asked, now)
+        self.accepted |= dict.fromkeys(requests.accepted, now)
+        self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 
-    def _release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+    def release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         """The amount that a feature has to free, and why."""
         if feature.how == "satisfaction":
             return self._satisfaction(made, feature)
@@ -122,14 +133,14 @@ class Evict(Strategy):
         if not made.sample.cpus:
             made.cannot(feature.name, "no pod is evicted", made.sample.no_cpu)
             return {}, ""
-        sample = _batch_cpu(made)
+        sample = self.batch_cpu(made)
         if sample is None:
             return {}, ""
         self._window.append((now, sample))
         window_s = rule.keys.get("cpuEvictTimeWindowSeconds", _WINDOW_S)
         while now - self._window[0][0] > max(window_s, 0):
             self._window.popleft()
-        if now - self._window[0][0] < window_s / 3:
+        if len(self._window) * self._pause_s < window_s // 3:
             return {}, ""
         seen = [each for _, each in self._window]
         average = BatchCpu(*(sum(values) / len(seen) for values in zip(*seen, strict=True)))
@@ -137,12 +148,39 @@ class Evict(Strategy):
         share = int(100 * sample.limit / sample.request) if sample.request else 100
         return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
 
-    def _victims(self, made: Round[NodeSlo], feature: Feature) -> list[Victim]:
+    def batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+        """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
+        measured = self.measured_batch_cpu(made)
+        if measured is None or made.rules.threshold.keys.get("cpuEvictPolicy") != "evictByAllocatable":
+            return measured
+        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
+        try:
+            return measured._replace(limit=ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def measured_batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+        """Return what all batch pods use and ask for, and what their folder allows; None while it is not known."""
+        folder = made.best_effort_folder
+        used = made.sample.of(folder).milli
+        if used is None:
+            return None
+        most = limit = made.sample.cpus * 1000
+        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
+        if isinstance(quota, int) and quota > 0:
+            limit = min(limit, quota * 1000 // _PERIOD_US)
+        if isinstance(cpus, frozenset) and cpus:
+            limit = min(limit, len(cpus) * 1000)
+        asked = sum(_batch_milli(pod, most) for pod in made.pods if pod_class.labelled_be(pod.labels))
+        return BatchCpu(used, asked, limit)
+
+    def victims(self, made: Round[NodeSlo], feature: Feature) -> list[Victim]:
         """The pods that may go, in order; why others may not is noted."""
         pods = {pod.uid: pod for pod in made.pods}
         cpu = feature.kind == "cpu"
         used = {uid: made.sample.of(pod.folder) for uid, pod in pods.items()}
-        known = {uid: size for uid, each in used.items() if (size := each.milli if cpu else each.memory) is not None}
+        sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
+        known = {uid: int(size) for uid, size in sizes.items() if size is not None}
         found = []
         keys = made.rules.threshold.keys
         for pod in made.pods:
@@ -165,29 +203,48 @@ class CpuEvict(Evict):
     """Evicts pods for CPU."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
-        super().__init__("cpu", names, settings.loops.cpu_evict_cooldown)
+        super().__init__("cpu", names, settings.loops.cpu_evict_cooldown, settings.loops.interval)
 
 
 class MemoryEvict(Evict):
     """Evicts pods for memory."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
-        super().__init__("memory", names, settings.loops.memory_evict_cooldown)
+        super().__init__("memory", names, settings.loops.memory_evict_cooldown, settings.loops.interval)
 
 
-class _Asking:
-    """Asks for evictions, each with the reason of its feature. `asked` are the uids, those that were refused too."""
+class _Requests:
+    """The evictions that one round requests, each with the reason of its feature.
 
-    def __init__(self, made: Round[NodeSlo], reasons: Mapping[Feature, str]) -> None:
-        self._moment, self._reasons = made, reasons
-        self._pods = {pod.uid: pod for pod in made.pods}
-        self.asked: list[str] = []
+    Args:
+        round_: the round.
+        reasons: why pods have to go, by feature.
+        passed_over: uids of pods that are not asked in this round.
+
+    Attributes:
+        accepted: uids of pods whose eviction is under way.
+        refused: uids of pods that stay.
+    """
+
+    def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
+        self._round, self._reasons, self._passed_over = round_, reasons, passed_over
+        self._pods = {pod.uid: pod for pod in round_.pods}
+        self.accepted: set[str] = set()
+        self.refused: set[str] = set()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this round has had as many refusals as a round may."""
+        return len(self.refused) >= _MAX_REFUSALS
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
-        """Ask for one; a pod that was refused is not asked for again for a while."""
+        """Request one eviction; return whether it was accepted."""
         uid = _uid(victim.pod)
-        self.asked.append(uid)
-        return self._moment.evict(self._pods[uid], feature.name, self._reasons[feature])
+        if self.exhausted or uid in self._passed_over:
+            return False
+        is_accepted = self._round.evict(self._pods[uid], feature.name, self._reasons[feature])
+        (self.accepted if is_accepted else self.refused).add(uid)
+        return is_accepted
 
 
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
@@ -211,29 +268,6 @@ def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int]
     need = evict.allocatable_release(feature, asked, allocatable, keys)
     told = ", ".join(f"{asked[name]} of {allocatable.get(name, 0)} {name}" for name in need)
     return need, f"pods ask for {told}"
-
-
-def _batch_cpu(made: Round[NodeSlo]) -> BatchCpu | None:
-    """CPU of all batch pods together; None while it is not known."""
-    folder = made.best_effort_folder
-    used = made.sample.of(folder).milli
-    if used is None:
-        return None
-    limit: float = made.sample.cpus * 1000
-    most = made.sample.cpus * 1000
-    if made.rules.threshold.keys.get("cpuEvictPolicy") == "evictByAllocatable":
-        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
-        try:
-            limit = ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1
-        except (KeyError, TypeError, ValueError):
-            return None
-    else:
-        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
-        if isinstance(quota, int) and quota > 0:
-            limit = min(limit, quota * 1000 // _PERIOD_US)
-        if isinstance(cpus, frozenset) and cpus:
-            limit = min(limit, len(cpus) * 1000)
-    return BatchCpu(used, sum(_batch_milli(pod, most) for pod in made.pods if pod_class.labelled_be(pod.labels)), limit)
 
 
 def _batch_milli(pod: StrategyPod, most: int) -> int:

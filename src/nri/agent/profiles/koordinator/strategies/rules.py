@@ -131,17 +131,20 @@ class NodeSlo:
     def take(self, document: Mapping[str, Any] | None) -> None:
         """Read a NodeSLO; None is none, which switches everything off."""
         spec = (document or {}).get("spec")
-        found = defaults.merged(spec if isinstance(spec, dict) else {})
         self.known = self.known or document is not None
-        strategy = found.get("resourceQOSStrategy")
+        self.read(defaults.merged(spec if isinstance(spec, dict) else {}))
+
+    def read(self, spec: Mapping[str, Any]) -> None:
+        """Read the spec of a NodeSLO into which defaults were merged; a part that is absent is off."""
+        strategy = spec.get("resourceQOSStrategy")
         classes = strategy if isinstance(strategy, dict) else {}
-        self._threshold.take(lambda: _threshold(found.get("resourceUsedThresholdWithBE")))
-        self._burst.take(lambda: _burst(found.get("cpuBurstStrategy"), BurstConfig(), "cpuBurstStrategy"))
+        self._threshold.take(lambda: _threshold(spec.get("resourceUsedThresholdWithBE")))
+        self._burst.take(lambda: _burst(spec.get("cpuBurstStrategy"), BurstConfig(), "cpuBurstStrategy"))
         self._memory.take(lambda: {key: _memory(classes, key) for key in CLASS_KEYS.values()})
         self._caches.take(lambda: {key: _cache(classes, key) for key in GROUPS.values()})
         self._disks.take(lambda: tuple(block_io.parse(*_of(classes, "beClass", "blkioQOS"))))
         self._root_disks.take(lambda: tuple(block_io.parse_root(*_of(classes, "cgroupRoot", "blkioQOS"))))
-        self._system.take(lambda: system_config.parse(found.get("systemStrategy")))
+        self._system.take(lambda: system_config.parse(spec.get("systemStrategy")))
 
 
 class PodRules(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
@@ -60,6 +60,8 @@ class QuotaTurbo(Service):
         self._asked: tuple[list[StrategyPod], int, dict[str, _Wanted]] = [], 0, {}
         #: The containers whose quotas the last tick has changed.
         self._moved: frozenset[str] = frozenset()
+        #: The pods of the last tick, the number of CPUs, and why their use is not known; None while it is off.
+        self._last: tuple[list[StrategyPod], int, str] | None = None
         #: The percent of the node that was in use in the last tick, once there was one.
         self._use: float | None = None
 
@@ -82,6 +84,23 @@ class QuotaTurbo(Service):
         use = "" if self._use is None else f"the node uses {self._use:.0f} %, "
         marks = f"quotas rise below {self.block.alarmWaterMark} % and fall from {self.block.highWaterMark} % on"
         return f"{use}{marks}; {count(len(self), 'container')}"
+
+    def unchanged(self, uid: str) -> Mapping[str, str]:
+        """Return why quotas of a pod's containers did not change in the last tick, by container; "" is the pod."""
+        turbo, known, moved, last = self._turbo, self._known, self._moved, self._last
+        pod = next((pod for pod in last[0] if pod.uid == uid), None) if last else None
+        if turbo is None or last is None or pod is None:
+            return {}
+        _, cpus, no_cpu = last
+        if pod.annotations.get(ANNOTATION) != "true":
+            return {"": f'its annotation {ANNOTATION} is not "true"'}
+        return {
+            each.name: (no_cpu or turbo.why_unchanged(each.folder))
+            if each.folder in known
+            else f"its CPU limit is not between 0 and the {cpus} CPUs of the node, or its quota cannot be read"
+            for each in pod_of(pod).containers
+            if each.folder not in moved
+        }
 
     def round(self, made: Round[Services]) -> None:
         """One tick."""
@@ -111,6 +130,7 @@ class QuotaTurbo(Service):
                     moved.add(folder)
                     quotas.change(folder, readings[folder].quota, quota, wanted[folder], reason)
         self._moved = frozenset(moved)
+        self._last = (made.pods, made.sample.cpus, made.sample.no_cpu) if self.on else None
         quotas.say()
 
     def _wanted(self, made: Round[Services]) -> dict[str, _Wanted]:

@@ -325,3 +325,30 @@ def test_a_weight_is_by_disk_and_goes_back_to_that_of_the_cgroup(tmp_path: Path)
     world.slo(slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096}}))
     world.loop()
     assert weights.read_text().strip() == "8:0 default"
+
+
+def test_one_round_sets_a_limit_and_takes_another_of_the_same_file_away(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096}}))
+    disks(tmp_path)
+    world.overwrite(BE, "blkio.throttle.read_bps_device", "8:16 300")
+    writes: list[str] = []
+    write = world.root.write
+    world.root.write = lambda path, text: (writes.append(text.strip()), write(path, text))[1]  # type: ignore[method-assign]
+    world.loop()
+    assert sorted(text for text in writes if ":" in text) == ["8:0 4096", "8:16 0"]
+
+
+def test_latencies_of_two_disks_are_set_in_one_round_and_those_of_a_killed_agent_go(tmp_path: Path) -> None:
+    blocks = [{"name": name, "ioCfg": {"readLatency": 100}} for name in ("/dev/sda", "/dev/sdb")]
+    root = {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": True, "blocks": blocks}}}}
+    world = LoopWorld(tmp_path, root)
+    disks(tmp_path)
+    qos = tmp_path / TOP / "blkio/blkio.cost.qos"
+    write_files(tmp_path, {"sys/class/block/sdb/dev": "8:16\n"})
+    qos.write_text("8:32 enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.00 wlat=5000 min=1.00 max=10000.00\n")
+    writes: list[str] = []
+    write = world.root.write
+    world.root.write = lambda path, text: (writes.append(text.strip()), write(path, text))[1]  # type: ignore[method-assign]
+    world.loop()
+    on = "enable=1 ctrl=user rpct=95 rlat=100 wpct=95 wlat=3000"
+    assert sorted(text for text in writes if ":" in text) == [f"8:0 {on}", f"8:16 {on}", "8:32 enable=0"]

@@ -141,3 +141,54 @@ def test_a_pod_that_asks_for_none_is_left_to_others_on_a_node_that_bursts(tmp_pa
     world.overwrite(C, "cpu.cfs_burst_us", "5000")
     world.loop(3)
     assert (quotas(world), bursts(world)) == ((100_000, 100_000), (0, 5000))
+
+
+def test_a_container_that_is_busy_from_its_start_or_when_the_agent_starts_again_keeps_its_burst_for_a_while(
+    tmp_path: Path,
+) -> None:
+    """A quarter of 30 s at 200 % above the limit: 7.5 s at three times the limit."""
+    world = world_of(tmp_path, policy="auto", cfsQuotaBurstPeriodSeconds=30)
+    world.throttled.add(C)
+    world.uses[C] = 3000
+    world.loop(7)
+    grown = quotas(world)[1]
+    assert grown > 290_000
+    world.kill()
+    world.loop(6)
+    assert quotas(world)[1] >= grown
+    world.loop(20)
+    assert quotas(world)[1] == 100_000
+
+
+def reasons(world: LoopWorld) -> list[str]:
+    return [row["reason"] for row in world.loops.unchanged("ls") if row["strategy"] == "CPUBurst"]
+
+
+def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
+    world = world_of(tmp_path, policy="cpuBurstOnly")
+    world.loop()
+    assert reasons(world) == ["policy cpuBurstOnly does not raise quotas"]
+    world.slo({"cpuBurstStrategy": {"policy": "auto", "cfsQuotaBurstPeriodSeconds": 100}})
+    world.loop()
+    assert reasons(world) == ["it was not throttled in the last round"]
+    world.node_milli = 3800
+    world.loop(5)
+    world.throttled.add(C)
+    world.loop()
+    assert reasons(world) == ["the use of the shared CPUs is cooling; quotas rise below 45 %"]
+    world.node_milli = 1000
+    world.loop(2)
+    assert reasons(world) == []
+    world.loop(20)
+    assert reasons(world) == ["its quota is the highest, 300 % of its limit"]
+    assert [row["state"] for row in world.loops.schedule() if row["strategy"] == "CPUBurst"] == [
+        "the use of the shared CPUs is idle"
+    ]
+
+
+def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path) -> None:
+    world = world_of(tmp_path, qos=n.LSR, policy="auto")
+    world.loop()
+    assert world.loops.unchanged("ls") == [
+        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR share no CPUs, and so have no burst"}
+    ]

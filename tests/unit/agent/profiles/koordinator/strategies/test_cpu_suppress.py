@@ -107,6 +107,8 @@ def test_a_host_program_counts_and_so_does_what_the_node_keeps_for_itself(tmp_pa
     world = LoopWorld(tmp_path, on() | {"hostApplications": [{"name": "db", "qos": "LS"}]})
     world.overwrite(BE, "cpu.cfs_quota_us", "-1")
     world.cgroup("host-latency-sensitive/db")
+    busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
+    world.cgroup("host-latency-sensitive/db")
     world.uses["host-latency-sensitive/db"], world.node_milli = 1000, 1000
     status = {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7"}}
     world.store.put("Node", {"metadata": {"name": "n"}, "status": status}, "test")
@@ -229,3 +231,15 @@ def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
             work()
             found.add(world.text(f"{BE}/podbare/barec", "cpuset.cpus"))
         assert sorted(found) == wanted
+
+
+def test_a_list_without_pods_changes_nothing(tmp_path: Path) -> None:
+    """As in Koordinator: more likely than a node without pods is a list that is not complete yet."""
+    world = LoopWorld(tmp_path, on())
+    busy(world, (pod("ls", n.LS), 2000))
+    world.loop(2)
+    held = quota(world)
+    world.source.replace([])
+    world.node_milli = 7000
+    world.loop(3)
+    assert quota(world) == held > 0

@@ -134,6 +134,118 @@ def test_a_refused_eviction_is_told(tmp_path: Path) -> None:
     assert 'nri_agent_events_total{event="eviction refused",transport="loops"} 1.0\n' in scrape(world.observer)
 
 
+FEATURE_KEYS: dict[str, dict[str, Any]] = {
+    "BECPUEvict": {
+        "cpuEvictBESatisfactionUpperPercent": 60,
+        "cpuEvictBESatisfactionLowerPercent": 40,
+        "cpuEvictTimeWindowSeconds": 3,
+    },
+    "CPUEvict": {"cpuEvictThresholdPercent": 70, "cpuEvictLowerPercent": 69, "evictEnabledPriorityThreshold": 5999},
+    "CPUAllocatableEvict": {
+        "cpuAllocatableEvictThresholdPercent": 110,
+        "cpuAllocatableEvictLowerPercent": 100,
+        "allocatableEvictPriorityThreshold": 5999,
+    },
+    "BEMemoryEvict": {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 65},
+    "MemoryEvict": {
+        "memoryEvictThresholdPercent": 70,
+        "memoryEvictLowerPercent": 65,
+        "evictEnabledPriorityThreshold": 5999,
+    },
+    "MemoryAllocatableEvict": {
+        "memoryAllocatableEvictThresholdPercent": 110,
+        "memoryAllocatableEvictLowerPercent": 100,
+        "allocatableEvictPriorityThreshold": 5999,
+    },
+}
+
+
+def full_world(folder: Path, feature: str, count: int) -> LoopWorld:
+    """A node on which a feature has to evict one of several like pods, named p00 and so on in the order of victims."""
+    threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota", **FEATURE_KEYS[feature]}
+    gates = {"BECPUSuppress": False, feature: True}
+    world = LoopWorld(folder, {"resourceUsedThresholdWithBE": threshold}, gates=gates)
+    pods = []
+    for number in range(count):
+        amounts = {n.BATCH_CPU: "4000", n.BATCH_MEMORY: "20Gi"}
+        manifest = pod(
+            f"p{number:02}",
+            n.BE,
+            paths.BEST_EFFORT,
+            containers=[{"name": "c", "resources": {"requests": amounts, "limits": amounts}}],
+            priority=5000 + number,
+        )
+        manifest["metadata"]["labels"]["koordinator.sh/eviction-enabled"] = "true"
+        path = world.pod(manifest)
+        world.uses[path] = 1000
+        world.overwrite(path, "memory.usage_in_bytes", str(20 * GIB))
+        pods.append(manifest)
+    world.node_milli = 7000
+    world.uses[BE] = 2000
+    world.overwrite(BE, "cpu.cfs_quota_us", "200000")
+    world.memory(100 * GIB, 5 * GIB)
+    has = {n.BATCH_CPU: str(count * 4000 - 3500), n.BATCH_MEMORY: f"{count * 20 - 15}Gi"}
+    world.store.put("Node", {"status": {"allocatable": has}}, "test")
+    world.source.replace(pods)
+    world.loop(25)  # none is evicted for CPU for the time of a cooldown after the start
+    world.asked.pods.clear()
+    return world
+
+
+@pytest.mark.parametrize("feature", FEATURE_KEYS)
+def test_a_refused_eviction_frees_nothing_and_is_requested_again_in_the_next_round(
+    tmp_path: Path, feature: str
+) -> None:
+    world = full_world(tmp_path, feature, 2)
+    world.asked.refuses = "503: the API server is unavailable"
+    world.kill()
+    world.loop(25)
+    world.asked.pods.clear()
+    world.loop()
+    assert set(world.asked.pods) == {"p00", "p01"}
+    world.asked.pods.clear()
+    world.asked.refuses = ""
+    world.loop()
+    assert world.asked.pods[:1] == ["p00"]
+
+
+@pytest.mark.parametrize("feature", FEATURE_KEYS)
+def test_where_one_pod_refuses_for_good_the_next_one_goes_each_time_the_node_is_full(
+    tmp_path: Path, feature: str
+) -> None:
+    world = full_world(tmp_path, feature, 2)
+    world.asked.refusing = {"p00": "a disruption budget forbids it"}
+    world.kill()
+    world.loop(25)
+    assert "p01" in world.asked.pods
+    world.asked.pods.clear()
+    left = [manifest for manifest in world.source.pods() if manifest["metadata"]["uid"] == "p00"]
+    newcomer = {**left[0], "metadata": {**left[0]["metadata"], "name": "p02", "uid": "p02"}}
+    path = world.pod(newcomer)
+    world.uses[path] = 1000
+    world.overwrite(path, "memory.usage_in_bytes", str(20 * GIB))
+    world.source.replace([*left, newcomer])
+    world.loop(25)
+    assert "p02" in world.asked.pods
+
+
+def test_one_round_requests_a_bounded_number_of_evictions_and_the_next_round_asks_the_other_pods(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sizes = [(batch(f"p{number:02}", priority=5000 + number), GIB) for number in range(20)]
+    world = memory_world(tmp_path, *sizes)
+    world.memory(100 * GIB, 5 * GIB)
+    world.asked.refusing = {f"p{number:02}": "a disruption budget forbids it" for number in range(19)}
+    world.loop()
+    assert world.asked.pods == [f"p{number:02}" for number in range(16)]
+    world.loop()
+    assert world.asked.pods[16:] == ["p16", "p17", "p18", "p19"]
+    world.loop(10)
+    assert world.asked.pods.count("p00") > 1 and world.asked.pods.count("p19") == 1
+    lines = [record for record in caplog.records if "evicts ns/p00" in record.getMessage()]
+    assert [record.levelname for record in lines].count("WARNING") == 1
+
+
 def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB), memoryEvictLowerPercent=80)
     world.memory(100 * GIB, 0)

@@ -223,3 +223,39 @@ def test_with_few_descriptors_a_container_is_read_all_the_same(tmp_path: Path, m
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
     assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
+
+
+def reasons(world: RubikWorld, name: str = "a") -> list[str]:
+    return [row["reason"] for row in world.loops.unchanged(f"uid-{name}") if row["strategy"] == "quotaTurbo"]
+
+
+def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
+    world, _ = throttled(tmp_path, "a")
+    assert reasons(world) == ["the node's use is not known yet"]
+    world.loop()
+    assert reasons(world) == []
+    world.throttled = set()
+    world.loop(40)
+    assert reasons(world) == ["it was not throttled in the last tick"]
+    world.node_milli = 7600
+    world.loop(8)
+    assert reasons(world) == ["the node uses 95 %; quotas rise while it uses 79 % or less"]
+    world.node_milli = 0
+    world.loop()
+    assert reasons(world) == ["the node's use varied by 95 % in a minute; quotas rise while it is 10 or less"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "annotations", "reason"),
+    [
+        ("1", {}, 'its annotation volcano.sh/quota-turbo is not "true"'),
+        ("8", {"quota_turbo": "true"}, "its CPU limit is not between 0 and the 8 CPUs of the node, or its quota"),
+    ],
+    ids=["not requested", "all CPUs"],
+)
+def test_why_a_pod_has_no_turbo_at_all_is_explained(
+    tmp_path: Path, cpu: str, annotations: dict[str, str], reason: str
+) -> None:
+    world = RubikWorld(tmp_path, pod("a", cpu=cpu, **annotations), quotaTurbo=TICK)
+    world.loop(2)
+    assert [row[: len(reason)] for row in reasons(world)] == [reason]
