@@ -25,7 +25,6 @@ from nri.errors import ConfigError, NriError
 from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
-from nri.plugins.placement.nodezones import zones_of
 from nri.plugins.placement.plugin_base import LAST_GOOD
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ class Resources:
 
     def _write_zones(self) -> None:
         shown = self._ask()
-        zones = zones_of(shown)
+        zones = shown["zones"]
         if zones == self._zones:
             return
         node = self._place.node

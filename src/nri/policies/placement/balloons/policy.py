@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -109,6 +110,7 @@ class Balloons(Kept):
             for each in self.types:
                 if each.priority is priority:
                     self._make_least(each)
+        self._starts_empty, self._free_at_start = not adopted, self.free
         self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
@@ -195,11 +197,33 @@ class Balloons(Kept):
         """All balloons."""
         return view.places(self.balloons, self.zones, self.machine, self._free_m)
 
-    def in_zones(self, container_id: str) -> bool:
-        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
-        balloon = self._balloon_of(self.containers[container_id])
-        own = None if balloon is None else balloon.type.showContainersInNrt
-        return balloon is not None and (self.options.showContainersInNrt if own is None else own)
+    def node_zones(self) -> list[dict[str, Any]]:
+        """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown."""
+        zones = []
+        for balloon in self.balloons:
+            free = self._free_m(balloon), self._most_free_m(balloon)
+            zones.append(view.balloon_zone(balloon, self.machine, *free, self._allocatable_m(balloon.type)))
+            shown = balloon.type.showContainersInNrt
+            for name in balloon.containers if (self.options.showContainersInNrt if shown is None else shown) else ():
+                pins = self._changes.pins.get(name, Pins())
+                zones.append(view.container_zone(self.containers[name], balloon, pins, self.machine))
+        return zones
+
+    def _allocatable_m(self, kind: BalloonType) -> int:
+        """The largest CPU request that a balloon of a type could take if there were no containers."""
+        most = (self._initially_free & self._allowed_for(kind)).bit_count()
+        most += kind.minCPUs if kind.minBalloons else 0  # those that the first balloon has from the start
+        return 1000 * (min(most, kind.maxCPUs) if kind.maxCPUs else most)
+
+    @cached_property
+    def _initially_free(self) -> int:
+        """The CPUs that are in no balloon as long as there are no containers."""
+        if self._starts_empty:
+            return self._free_at_start
+        try:
+            return Balloons(self.machine, self.options, self.choices, self._near)._free_at_start
+        except ValueError:  # the balloons that there always are fit only as they were
+            return self._free_at_start
 
     def gauges(self) -> Iterator[Gauge]:
         """The measurement of each balloon, under the original's name."""
@@ -527,9 +551,13 @@ class Balloons(Kept):
 
     def _free_for(self, kind: BalloonType) -> int:
         """The free CPUs that a balloon of a type, or its parts, may take."""
+        return self.free & self._allowed_for(kind)
+
+    def _allowed_for(self, kind: BalloonType) -> int:
+        """The CPUs that a balloon of a type, or its parts, may take when they are free."""
         if self.choices.reserved_cpus_stay_reserved and (kind.name != RESERVED or kind.components):
-            return self.free & ~self.reserved
-        return self.free
+            return self.allowed & ~self.reserved
+        return self.allowed
 
     def _make_least(self, kind: BalloonType) -> None:
         """Make those balloons of a type that there always are. Raises ValueError if the CPUs are too few."""

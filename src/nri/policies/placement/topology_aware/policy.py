@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from nri.config.complaint import WrongValue
 from nri.kube.quantity import shares_of_millicpu
@@ -498,9 +499,9 @@ class TopologyAware(Kept):
         """All pools, from the root down."""
         return view.places(self.pools, self.zones, self.grants)
 
-    def in_zones(self, _container_id: str) -> bool:
-        """Whether a container has a zone of its own in the node's NodeResourceTopology: the original has none."""
-        return False
+    def node_zones(self) -> list[dict[str, Any]]:
+        """One zone of the node's NodeResourceTopology for each pool; containers have none, as in the original."""
+        return view.node_zones(self.pools, self.zones)
 
     def gauges(self) -> Iterator[Gauge]:
         """The measurements of all pools, under the original's names."""
