@@ -1,7 +1,8 @@
 """Record the zones that nri-plugins itself exports in a NodeResourceTopology, for test_node_zones.py.
 
 `python -m tests.conformance.record_zones CHECKOUT` builds main.go inside a checkout of containers/nri-plugins, plays
-each case of cases.py with the original's policies, and writes data/placement/node-zones.json. Needs Go.
+each case of cases.py with the original's policies, and writes data/placement/node-zones.json. It also lets the
+original load each of data/placement/configurations.yaml, and ends with an error where the verdict is another. Needs Go.
 """
 
 import json
@@ -13,6 +14,8 @@ from pathlib import Path
 from shutil import copy
 from typing import Any
 
+import yaml
+
 from nri.api import cpuset
 from nri.kube.quantity import cpu_quota_us, cpu_shares
 from nri.testing.placement.machines import Machines
@@ -21,11 +24,20 @@ from tests.support.host_trees import write_files
 from tests.support.placement import DATA, write_machine
 
 HERE = Path(__file__).resolve().parent
+GUEST = {
+    "kind": "tree",
+    "packages": 2,
+    "numa_per_die": 2,
+    "cores_per_numa": 2,
+    "threads": 2,
+    "mem_kib_per_node": 2 << 20,
+}
 SCORES = {"Guaranteed": -997, "BestEffort": 1000}
 
 
 def main(checkout: Path) -> None:
     program = build(checkout)
+    check_verdicts(program)
     described = json.loads(subprocess.check_output(["xz", "-dc", str(DATA / "placement.json.xz")]))
     machines = Machines(described["topologies"], DATA)
     cases = []
@@ -50,6 +62,23 @@ def build(checkout: Path) -> Path:
     program = checkout / "nrtzones"
     subprocess.run(["go", "build", "-o", str(program), "./cmd/nrtzones"], cwd=checkout, check=True)
     return program
+
+
+def check_verdicts(program: Path) -> None:
+    """Compare the verdicts in configurations.yaml with the original's."""
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_whole_machine(Path(folder), Machines({"guest": GUEST}, DATA), "guest")
+        file = Path(folder, "policy.yaml")
+        for each in yaml.safe_load((DATA / "configurations.yaml").read_text()):
+            file.write_text(yaml.safe_dump({"kind": each["kind"], "spec": each["spec"]}))
+            done = subprocess.run(
+                [str(program), "load", folder, str(file)], capture_output=True, text=True, check=False
+            )
+            if each["accepted"] != (done.returncode == 0):
+                wrong.append(f"{each['id']}: {done.stdout}{done.stderr[-300:]}")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 def write_whole_machine(root: Path, machines: Machines, name: str) -> None:
@@ -83,8 +112,7 @@ def play(program: Path, root: Path, case: dict[str, Any]) -> list[list[dict[str,
     done = subprocess.run([str(program), "zones"], input=json.dumps(given), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{case['id']}: {done.stderr.strip().splitlines()[-1]}")
-    zones: list[list[dict[str, Any]]] = json.loads(done.stdout)
-    return zones
+    return [sorted(state, key=lambda zone: str(zone["name"])) for state in json.loads(done.stdout)]
 
 
 def as_a_kubelet_does(step: dict[str, Any], capacity: int) -> dict[str, Any]:
@@ -105,7 +133,7 @@ def as_a_kubelet_does(step: dict[str, Any], capacity: int) -> dict[str, Any]:
             }
         )
     parent = "/kubepods" if qos == "Guaranteed" else f"/kubepods/{qos.lower()}"
-    keys = {key: step[key] for key in ("op", "pod", "namespace", "annotations") if key in step}
+    keys: dict[str, Any] = {key: step[key] for key in ("op", "pod", "namespace", "annotations") if key in step}
     return {**keys, "cgroup_parent": f"{parent}/pod{step['pod']}", "containers": containers}
 
 

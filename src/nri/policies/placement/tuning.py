@@ -26,6 +26,7 @@ from nri.policies.placement.containers import Container, NoPlace
 from nri.policies.placement.machine import Machine
 
 __all__ = [
+    "Control",
     "CpuClass",
     "IrqAffinity",
     "Settings",
@@ -108,6 +109,67 @@ class CpuClass:
                 yield key, "Intel's speed select is not driven"
         if self.publishExtendedResource:
             yield "publishExtendedResource", "no resource of the node is made of it"
+
+
+@dataclass(frozen=True)
+class _OlderCpuClass:
+    """A class of `control.cpu.classes`, where releases of nri-plugins until 2026 have them; 0 is not set.
+
+    Attributes:
+        minFreq, maxFreq, uncoreMinFreq, uncoreMaxFreq: in kHz.
+        energyPerformancePreference, freqGovernor, disabledCstates: as in cpuClasses.
+    """
+
+    minFreq: int = 0
+    maxFreq: int = 0
+    energyPerformancePreference: int = 0
+    uncoreMinFreq: int = 0
+    uncoreMaxFreq: int = 0
+    freqGovernor: str = ""
+    disabledCstates: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.named("older")
+
+    def named(self, name: str) -> CpuClass:
+        """It as a class of `cpuClasses`. Raises WrongValue."""
+        preference = {"energyPerformancePreference": self.energyPerformancePreference or None}
+        return CpuClass(name, **{**vars(self), **preference})
+
+
+@dataclass(frozen=True)
+class _CpuControl:
+    """Classes of CPUs in their older place.
+
+    Attributes:
+        classes: by name; balloons reads them, where cpuClasses has no class of that name.
+    """
+
+    classes: dict[str, _OlderCpuClass] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Controllers of nri-plugins.
+
+    Attributes:
+        cpu: classes of CPUs in their older place.
+        rdt, blockio: read, and without effect.
+    """
+
+    cpu: _CpuControl = field(default_factory=_CpuControl)
+    rdt: dict[str, Any] = field(default_factory=dict)
+    blockio: dict[str, Any] = field(default_factory=dict)
+
+    def added_classes(self, classes: Sequence[CpuClass]) -> list[CpuClass]:
+        """The classes of `cpu` whose names these do not have."""
+        names = {each.name for each in classes}
+        return [older.named(name) for name, older in sorted(self.cpu.classes.items()) if name not in names]
+
+    def overridden_classes(self, classes: Sequence[CpuClass]) -> list[str]:
+        """The names of those classes of `cpu` for which these have a different one."""
+        by_name = {each.name: each for each in classes}
+        return [name for name, older in sorted(self.cpu.classes.items()) if by_name.get(name) != older.named(name)]
 
 
 class IrqAffinity(NamedTuple):
@@ -254,7 +316,7 @@ def settings(
 def _khz(value: str | int, limits: Limits, turbo: bool) -> int:
     """A frequency in kHz, 0 for none, UNKNOWN for one that the machine does not say. ValueError for no frequency."""
     word = str(value).strip()
-    if not word:
+    if word in ("", "0"):
         return 0
     if word in _SYMBOLS:
         index = _SYMBOLS.index(word)

@@ -20,7 +20,6 @@ _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
 _HINTS = "the kubelet's pod resources are not asked"
 #: Keys of both policies.
 _KEYS: Final = {
-    "control": _CLASSES,
     "instrumentation": "metrics are served at --metrics HOST:PORT",
     "log": "the log is set by --log-level",
 }
@@ -57,6 +56,16 @@ def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
     for key, value in options.agent.items():
         if value:
             yield _unread(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
+    for key in ("rdt", "blockio"):
+        if getattr(options.control, key):
+            yield _unread(_CLASSES, "control", key)
+    if hasattr(options, "balloonTypes"):
+        for name in options.control.overridden_classes(options.cpuClasses):
+            yield _unread(f"cpuClasses has a class {name}, too", "control", "cpu", "classes", name)
+    elif options.control.cpu.classes:
+        yield _unread("classes of CPUs are read from cpuClasses", "control", "cpu")
+    for path, name in options.undefined_cpu_classes():
+        yield _unread(f"{name!r} is not in cpuClasses; these CPUs stay as they are", *path)
     for place, each in enumerate(options.cpuClasses):
         for key, reason in each.without_effect():
             yield _unread(reason, "cpuClasses", place, key)

@@ -57,5 +57,5 @@ def test_the_capacity_of_a_container_is_what_it_can_use(limit_m: int, capacity: 
 
 def test_a_container_that_is_left_alone_has_no_zone() -> None:
     policy = balloons({"name": "web", "namespaces": ["default"]}, showContainersInNrt=True)
-    policy.create(container("left", 0, **{"cpu.preserve": "true"}))
+    policy.create(container("left", **{"cpu.preserve": "true"}))
     assert set(zones_by_name(policy)) == {"reserved[0]", "default[0]"}

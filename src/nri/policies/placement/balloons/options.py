@@ -5,6 +5,7 @@ Pure. Next: `tree`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
 from nri.policies.placement.machine import Priority
 from nri.policies.placement.scheduling import SchedulingClass, check_names
-from nri.policies.placement.tuning import CpuClass
+from nri.policies.placement.tuning import Control, CpuClass
 from nri.policies.placement.zones import parse_kinds
 
 __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
@@ -38,7 +39,11 @@ class Component:
         balloonType: a name of balloonTypes; each part has an equal share of the CPUs.
     """
 
-    balloonType: str = ""
+    balloonType: str
+
+    def __post_init__(self) -> None:
+        if not self.balloonType:
+            raise WrongValue("balloonType", "the component names no type of balloons", "write one of balloonTypes")
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,8 @@ class Options:
         showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
         turboDomain: where turboPriority of CPU classes is compared.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        agent, control, instrumentation, log: read, and without effect.
+        control: classes of CPUs in their older place, control.cpu.classes, count; all else is without effect.
+        agent, instrumentation, log: read, and without effect.
     """
 
     resource_kind: ClassVar[str] = "BalloonsPolicy"
@@ -212,14 +218,13 @@ class Options:
     turboDomain: Literal["package", "system"] = "package"
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
     agent: dict[str, Any] = field(default_factory=dict)
-    control: dict[str, Any] = field(default_factory=dict)
+    control: Control = field(default_factory=Control)
     instrumentation: dict[str, Any] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         types = {each.name: each for each in self.balloonTypes}
         asked = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
-        asked["cpuClasses"]["idleCPUClass",] = self.idleCPUClass
         for place, each in enumerate(self.balloonTypes):
             here: Path = ("balloonTypes", place)
             for number, component in enumerate(each.components):
@@ -228,12 +233,21 @@ class Options:
                 asked["balloonTypes"][where] = "" if name in (RESERVED, DEFAULT) else name
             asked["loadClasses"] |= {(*here, "loads", number): load for number, load in enumerate(each.loads)}
             asked["schedulingClasses"][*here, "schedulingClass"] = each.schedulingClass
-            asked["cpuClasses"][*here, "cpuClass"] = each.cpuClass
         for key, paths in asked.items():
             names = [each.name for each in getattr(self, key)]
             check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, paths)
         for place, each in enumerate(self.balloonTypes):
             self._check_components(("balloonTypes", place, "components"), each, types)
+        self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
+
+    def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
+        """The keys that name a class of CPUs which is not defined, with its name."""
+        names = {"", *(each.name for each in self.cpuClasses)}
+        if self.idleCPUClass not in names:
+            yield ("idleCPUClass",), self.idleCPUClass
+        for place, each in enumerate(self.balloonTypes):
+            if each.cpuClass not in names:
+                yield ("balloonTypes", place, "cpuClass"), each.cpuClass
 
     def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
         """Refuse composites that hold themselves, or are too deep."""
