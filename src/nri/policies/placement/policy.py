@@ -117,6 +117,8 @@ class Policy(Protocol):
     machine: Machine
     options: Any
     containers: dict[str, Container]
+    #: By id, containers with an annotation that the options have no meaning for any more, with the reason.
+    unmet: dict[str, str]
     in_time: Callable[[], None]
 
     @property
@@ -290,6 +292,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
         "cpus": pins.cpus or "",
         "mems": pins.mems or "",
         "shares": pins.shares or 0,
+        "unmet": policy.unmet.get(container.id, ""),
     }
 
 

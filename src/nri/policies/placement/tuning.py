@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+from nri.api.selectors import check_pattern
 from nri.config import Source, read
 from nri.config.complaint import WrongValue
 from nri.errors import ConfigError
@@ -44,6 +45,8 @@ _UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
 _FREQUENCY: Final = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) ?(ghz|mhz|khz|)", re.IGNORECASE)
 _SYMBOLS: Final = ("min", "base", "turbo")
 _MOST_KHZ: Final = 100_000_000
+#: Patterns of one annotation: each is compared with each interrupt.
+_MAX_PATTERNS: Final = 100
 _FREQUENCIES: Final = ("minFreq", "maxFreq", "uncoreMinFreq", "uncoreMaxFreq", "pctMinFreq", "pctMaxFreq")
 _PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
 
@@ -208,6 +211,13 @@ class _IrqAnnotation:
     claim: list[str] = field(default_factory=list)
     mask: list[str] = field(default_factory=list)
     mode: Literal["", "mask-first", "claim-first"] = ""
+
+    def __post_init__(self) -> None:
+        patterns = [*self.claim, *self.mask]
+        if len(patterns) > _MAX_PATTERNS:
+            raise ValueError(f"{len(patterns)} patterns; at most {_MAX_PATTERNS} are read")
+        for pattern in patterns:
+            check_pattern(pattern)
 
 
 def check_asked(

@@ -175,7 +175,8 @@ NOT_OWN, UNKNOWN, UNREAD = "it has no CPUs of its own", "there is no CPU class '
         ("irq_affinity", FOR_ALL, "{mask: ['*']}", "Guaranteed", False, ""),
         *((("irq_affinity", scope, value, qos, False, UNREAD))
           for scope in (FOR_ITSELF, FOR_ALL) for qos in ("Guaranteed", "BestEffort")
-          for value in ("{mode: first}", "[1]", "{claim: x}", "{claim: [[]]}", "[")),
+          for value in ("{mode: first}", "[1]", "{claim: x}", "{claim: [[]]}", "[",
+                        f"{{claim: [{', '.join(['x'] * 60)}], mask: [{', '.join(['y'] * 41)}]}}")),
     ],
 )  # fmt: skip
 def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_pod_asks_only_if_none_could_have_it(

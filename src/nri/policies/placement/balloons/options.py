@@ -5,6 +5,7 @@ Pure. Next: `tree`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -23,6 +24,8 @@ __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
 RESERVED, DEFAULT = "reserved", "default"
 #: Composites in composites, at most.
 _DEEPEST = 16
+#: Balloons in one composite: a machine has no CPUs for more, and each level multiplies them.
+_MAX_PARTS = 4096
 #: A machine has fewer CPUs, and balloons.
 _MOST = 1 << 31
 #: Balloons of a type that are made at the start, at most: a machine has no CPUs for more.
@@ -250,12 +253,17 @@ class Options:
                 yield ("balloonTypes", place, "cpuClass"), each.cpuClass
 
     def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
-        """Refuse composites that hold themselves, or are too deep."""
-        here = [top]
-        for _ in range(_DEEPEST):
-            names = {component.balloonType for each in here for component in each.components}
-            here = [types[name] for name in sorted(names & types.keys())]
-            if top in here:
+        """Refuse composites that hold themselves, are too deep, or of too many balloons."""
+        here, parts = Counter({top.name: 1}), 0
+        for _ in range(_DEEPEST if top.components else 0):
+            inside = Counter[str]()
+            for name, count in here.items():
+                for component in types[name].components if name in types else ():
+                    inside[component.balloonType] += count
+            here, parts = inside, parts + inside.total()
+            if top.name in here:
                 raise WrongValue(path, f"{top.name!r} is a component of itself", "take it out")
-        if here:
+            if parts > _MAX_PARTS:
+                raise WrongValue(path, f"{top.name!r} is made of more than {_MAX_PARTS} balloons", "nest them less")
+        if top.components and here:
             raise WrongValue(path, "components are nested too deep, or in a circle", "nest them less")

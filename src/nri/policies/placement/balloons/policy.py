@@ -26,7 +26,7 @@ from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonTy
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
 from nri.policies.placement.balloons.waiting import BEFORE_ALL, Turn, Waiting
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always
+from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always, shown
 from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
@@ -87,6 +87,7 @@ class Balloons(Kept):
         self._keep_apart()
         self.balloons: list[Balloon] = []
         self.containers: dict[str, Container] = {}
+        self.unmet: dict[str, str] = {}
         self._members: dict[str, str] = {}
         self._resized: dict[str, Requests] = {}
         self._decisions: dict[str, view.Decision] = {}
@@ -309,12 +310,20 @@ class Balloons(Kept):
         return self._type_and_reason(container)[0]
 
     def _type_and_reason(self, container: Container) -> tuple[BalloonType, str]:
-        """The type for a container, and how it was found. NoPlace for the name of none."""
+        """The type for a container, and how it was found.
+
+        NoPlace for the name of none, unless the container runs already: then it is in the reserved or default type.
+        """
         name = container.asks("balloon.balloons")
-        if name is not None:
-            if name[1] not in self._by_name:
-                raise NoPlace(str(container), f"there is no type of balloons {name[1]!r}: {', '.join(self._by_name)}")
+        if name is not None and name[1] in self._by_name:
             return self._by_name[name[1]], "its annotation says so"
+        if name is not None:
+            missing = f"there is no type of balloons {shown(name[1])}: {', '.join(self._by_name)}"
+            if not container.runs:
+                raise NoPlace(str(container), missing)
+            self.unmet[container.id] = missing
+            reserved = matches(container.pod.namespace, self._by_name[RESERVED].namespaces)
+            return self._by_name[RESERVED if reserved else DEFAULT], missing
         for each in self.types:
             if any(one.holds(container, container.pod) for one in each.matchExpressions):
                 return each, "the first type of which a matchExpression holds"
@@ -351,6 +360,7 @@ class Balloons(Kept):
             self._dismiss(container, balloon)
         self._changes.forget(container_id)
         self._resized.pop(container_id, None)
+        self.unmet.pop(container_id, None)
         self._decisions.pop(container_id, None)
         return self._changes.take()
 
@@ -727,16 +737,17 @@ class Balloons(Kept):
 
     def _share_idle(self, idle: int, taken: int) -> list[Balloon]:
         """Let balloons use idle CPUs beside theirs, and no more those that were taken; the ones that it touches."""
-        touched = []
+        touched, places = [], dict[str, list[int]]()
         idle &= ~self.machine.isolated
         for balloon in self.balloons:
             before = balloon.idle
             balloon.idle &= ~taken
             level = balloon.type.shareIdleCPUsInSame
-            if level and idle:
-                places = (node.cpus for node in self._tree.walk() if node.level == level)
+            if level and idle and balloon.cpus:
+                if level not in places:
+                    places[level] = [node.cpus for node in self._tree.walk() if node.level == level]
                 lent = idle & self._free_for(balloon.type)
-                balloon.idle |= _union(place & lent for place in places if place & balloon.cpus)
+                balloon.idle |= _union(place & lent for place in places[level] if place & balloon.cpus)
             if balloon.idle != before:
                 touched.append(balloon)
         return touched

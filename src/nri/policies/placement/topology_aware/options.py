@@ -81,7 +81,7 @@ class Options:
                     ("podQoSSchedulingClasses", qos), "is no class of pods", f"write {', '.join(_CLASSES)}"
                 )
         check_names("schedulingClasses", [each.name for each in self.schedulingClasses], asked)
-        names = {(key,): getattr(self, key) for key in _CLASS_KEYS} if self.cpuClasses else {}
+        names: dict[Path, str] = {(key,): getattr(self, key) for key in _CLASS_KEYS if self.cpuClasses}
         check_names("cpuClasses", [each.name for each in self.cpuClasses], names)
         if self.cpuClasses and not self.sharedPoolCPUClass:
             reason = "missing: it says how CPUs are set that come back from a container"
