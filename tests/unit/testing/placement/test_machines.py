@@ -225,7 +225,6 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
         ("topology-aware", ["  reservedResources:", "    cpu: cpuset:5-6"], 4, "reservedResources.cpu: cpuset:5-6"),
         ("topology-aware", [*RESERVED, "  podQoSSchedulingClasses:", "    x: y"], 6, "podQoSSchedulingClasses.x: is"),
         ("topology-aware", [*RESERVED, "  namespaceSchedulingClasses:", "    x: y"], 6, "namespaceSchedulingClasses.x"),
-        ("topology-aware", [*RESERVED, "  cpuClasses: [{name: a}]", "  sharedPoolCPUClass: x"], 6, "sharedPoolCPUClass: 'x' is not"),
         ("topology-aware", [*CLASSES, "  reservedPoolCPUClass: x"], 8, "reservedPoolCPUClass: 'x' is not in"),
         ("topology-aware", CLASSES, 2, "sharedPoolCPUClass: missing: it says"),
         ("topology-aware", [*SCHEDULING, "  - name: one"], 8, "schedulingClasses[2].name: two are called"),
