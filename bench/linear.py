@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.support.growing import creations, records, services, texts, traces, updates
+from tests.support.growing import creations, placements, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
 #: Twice the input may cost so many times as much.
@@ -28,6 +28,7 @@ LARGEST_EVENT = 2_000
 
 CASES: dict[str, Case] = {
     **creations.CASES, **updates.CASES, **records.CASES, **services.CASES, **texts.CASES, **traces.CASES,
+    **placements.CASES,
 }  # fmt: skip
 
 

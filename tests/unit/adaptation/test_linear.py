@@ -10,11 +10,12 @@ import logging
 import pytest
 
 from tests.support.calls import calls
-from tests.support.growing import creations, records, services, texts, traces, updates
+from tests.support.growing import creations, placements, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
 CASES = {
     **creations.CASES, **updates.CASES, **records.CASES, **services.CASES, **texts.CASES, **traces.CASES,
+    **placements.CASES,
 }  # fmt: skip
 SIZE = 200
 

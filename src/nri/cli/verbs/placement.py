@@ -188,6 +188,9 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
         out.text(f"not set: {problem}")
     for container in found.get("squeezed", ()):
         out.text(f"waits for room: {container}")
+    for each in found["containers"]:
+        if each.get("unmet"):
+            out.text(f"not as it asks: {each['container']}: {each['unmet']}")
     for container in found.get("refused", ()):
         out.text(f"refused: {container}")
 
@@ -235,6 +238,8 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     out.text(f"is in {found['place'] or 'no place'}, with {given}, {found['shares']} shares")
     if found.get("squeezed"):
         out.text(f"waits for room: {found['squeezed']}")
+    if found.get("unmet"):
+        out.text(f"not as it asks: {found['unmet']}")
     for doubt in found["doubts"]:
         out.text(f"not read: {doubt}")
     if not found["then"]:

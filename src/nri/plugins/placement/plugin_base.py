@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ from nri.policies.placement.containers import Container, NoPlace, Pins, always, 
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy, account, document, exposition, find, machine_gauges
 from nri.policies.placement.state import ContainerState
-from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
+from nri.policies.placement.unread import MAX_WARNINGS, OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 from nri.text import count
 
@@ -171,7 +172,9 @@ class PlacementPlugin(nri.Plugin, ABC):
             return {}
         else:
             policy = self._made(machine, options, before.saved(), before.containers)
-            self._place_all(policy, before.containers.values())
+            for container in self._place_all(policy, before.containers.values()):
+                self._squeeze(policy, container)
+            self._report(policy)
             left_alone = self._left_alone(before)
             pins = freed(policy, before.containers.values(), left_alone)
             changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
@@ -200,15 +203,23 @@ class PlacementPlugin(nri.Plugin, ABC):
             return refused(type(options), read_file(self.config_source), error)
         return ConfigError(self._source(), error.key, error.reason, error.suggestion)
 
-    def _place_all(self, policy: Policy, containers: Iterable[Container]) -> None:
-        """Place what a new policy has not taken up. ConfigError if one would have no place."""
+    def _place_all(self, policy: Policy, containers: Iterable[Container]) -> list[Container]:
+        """Place what a new policy has not taken up; those that found no room because an annotation counts no more.
+
+        ConfigError if another one would have no place.
+        """
+        without_room = []
         for container in containers:
             if container.id not in policy.containers:
                 try:
                     policy.create(container)
                 except NoPlace as error:
+                    if container.id in policy.unmet:  # else its author could veto any configuration
+                        without_room.append(container)
+                        continue
                     hint = "leave it what it needs, or delete the pod first"
                     raise ConfigError(self._source(), "", f"it leaves {error}", hint) from error
+        return without_room
 
     # -- what runs already --------------------------------------------------------------------------------------------
 
@@ -223,6 +234,8 @@ class PlacementPlugin(nri.Plugin, ABC):
             if state is None:
                 state = before.saved()
                 state.free = self._left_alone(before)
+            for container in found.values():
+                container.runs = True
             state.restore(found.values())
             policy, kept = before, 0
             try:
@@ -235,14 +248,15 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.squeezed = {name: "as before" for name, each in policy.containers.items() if each.asked is not None}
             self._later, self._unplaced, self._asked, self._room = {}, {}, [], bool(self.squeezed)
             self._unsure, self._refused = {}, Counter()
-            for container in found.values():
-                if container.id in policy.containers:
-                    continue
+            others = [each for each in found.values() if each.id not in policy.containers]
+            for container in others:
                 try:
                     in_time()
                     self._squeeze(policy, container)
                 except NoPlace:
                     self._later[container.id] = container
+            self._report(policy)
+            self._report_annotations(each for each in others if each.id not in self._later)
             self._policy, self._saved_state, self._connected = policy, None, True
             self._earlier = {name: state.free.get(name, "") for name in state.containers if name in self._later}
             earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
@@ -275,7 +289,6 @@ class PlacementPlugin(nri.Plugin, ABC):
                 self.log.warning("%s is not pinned at all", container)
                 container.requests, container.asked = asked, None
                 self._unplaced[container.id] = container
-        self._tell(container)
 
     @nri.every(1.0)
     def place_later(self) -> None:
@@ -284,11 +297,13 @@ class PlacementPlugin(nri.Plugin, ABC):
             return
         with self._lock:
             policy, end, turned = self.present, monotonic() + _TURN_S, list[Container]()
-            before = dict(policy.pins)
+            before, placed = dict(policy.pins), list[Container]()
             while self._later and monotonic() < end:
                 made = self._later.pop(next(iter(self._later)))
                 turned += [made] if made.id in self._earlier else []
                 self._squeeze(policy, made)
+                placed.append(made)
+            self._report_annotations(placed)
             if not self._later:
                 self._room = self._place_squeezed(policy, end)
             pins = {**policy.pins, **freed(policy, turned, self._earlier)}
@@ -387,7 +402,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         from nri.service.http import json_answer
 
         with self._lock:
-            configuration = {"given": self._configured, "problem": self._problem}
+            unmet = self._unmet(self.present)
+            configuration = {"given": self._configured, "problem": self._problem, "unmet": unmet}
             problems = self._tuner.problems if self._tuner else []
             names = {each.id: str(each) for each in self._known()}
             squeezed = [f"{names[each]}: {reason}" for each, reason in self.squeezed.items()]
@@ -424,8 +440,9 @@ class PlacementPlugin(nri.Plugin, ABC):
             finally:
                 policy.in_time = always
                 self._save(policy)
+            made.runs = True
             scheduling = policy.scheduling(made)
-            self._tell(made)
+            self._report_annotations([made])
             mine = changes.pop(made.id, Pins())
             self._tell_of_kubelet(container.linux.resources.cpu, mine)
         self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
@@ -628,9 +645,30 @@ class PlacementPlugin(nri.Plugin, ABC):
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 
-    def _tell(self, container: Container) -> None:
-        for words in unread_annotations(self.name, container, self.annotations):
+    def _report_annotations(self, containers: Iterable[Container]) -> None:
+        """Warn of annotations that have no effect, in at most `MAX_WARNINGS` lines for one event."""
+        warnings = (
+            (container, words)
+            for container in containers
+            for words in unread_annotations(self.name, container, self.annotations)
+        )
+        for container, words in islice(warnings, MAX_WARNINGS):
             self.log.warning("%s: %s", container, words)
+
+    def _unmet(self, policy: Policy) -> list[str]:
+        """What running containers ask for that the configuration does not have, in at most `MAX_WARNINGS` lines."""
+        names = [name for name in policy.unmet if name in policy.containers]
+        places = {name: place.name for place in policy.places() for name in place.containers} if names else {}
+        lines = [
+            f"{policy.containers[name]}: {policy.unmet[name]}; it is in {places.get(name, 'no place')}"
+            for name in names[:MAX_WARNINGS]
+        ]
+        more = len(names) - MAX_WARNINGS + 1
+        return lines if more <= 1 else [*lines[:-1], f"{more} more containers"]
+
+    def _report(self, policy: Policy) -> None:
+        for line in self._unmet(policy):
+            self.log.warning("%s", line)
 
 
 def _place_of(container: Container) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from nri.errors import ConfigError, NriError
 from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
-from nri.plugins.placement.nodezones import zones_of
 from nri.plugins.placement.plugin_base import LAST_GOOD
 
 if TYPE_CHECKING:
@@ -79,6 +78,9 @@ class Resources:
         self._tried: tuple[str, int] | None = None
         self._current = ""
         self._untold: tuple[str, Object] | None = None
+        #: The name and generation of the policy that the plugin took last, and what it said of containers then.
+        self._in_force: tuple[str, int] | None = None
+        self._unmet = ""
         #: A policy, with its generation, whose file the plugin has not taken yet, and how many it was given before.
         self._late: tuple[str, int] | None = None
         self._before = 0
@@ -133,10 +135,20 @@ class Resources:
         if offered is not None:
             name, generation, problem = offered
             self._untold = name, _status(generation, problem)
+            self._in_force, self._unmet = None if problem else (name, generation), ""
         if self._untold is not None:
             self._tell(*self._untold)
             self._untold = None
-        self._write_zones()
+        shown = self._ask()
+        self._report_unmet("; ".join(shown["configuration"].get("unmet", ())))
+        self._write_zones(shown)
+
+    def _report_unmet(self, unmet: str) -> None:
+        """Write into the status which running containers ask for what the policy in force does not have."""
+        if self._in_force is not None and unmet != self._unmet:
+            name, generation = self._in_force
+            self._tell(name, _status(generation, "", unmet))
+            self._unmet = unmet
 
     def _once(self) -> bool:
         """Let there be a file; whether it is. One that is there stays until a plugin can say what it thinks of another.
@@ -266,9 +278,8 @@ class Resources:
                         raise
         self._current = name
 
-    def _write_zones(self) -> None:
-        shown = self._ask()
-        zones = zones_of(shown)
+    def _write_zones(self, shown: Mapping[str, Any]) -> None:
+        zones = shown["zones"]
         if zones == self._zones:
             return
         node = self._place.node
@@ -302,11 +313,11 @@ class Resources:
             _log.warning("%s", words)
 
 
-def _status(generation: int, problem: str) -> Object:
-    """A node's part of a policy's status."""
+def _status(generation: int, problem: str, unmet: str = "") -> Object:
+    """A node's part of a policy's status: `problem` if it is not in force, `unmet` what containers ask for in vain."""
     return {
         "status": "Failure" if problem else "Success",
-        "errors": problem,
+        "errors": problem or unmet,
         "generation": generation,
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

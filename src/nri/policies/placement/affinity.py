@@ -24,6 +24,8 @@ _MOST_WEIGHT = 1000
 _IMPLICIT_WEIGHT = 10
 #: Affinities of one container: each is asked about every other container of the node.
 _MOST = 100
+#: Affinities of all containers of a pod, and values that one container's have in all.
+_MAX_OF_POD, _MAX_VALUES = 500, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ def _read(container: Container, key: str, text: str, sign: int, choices: Choices
     tree = {name: listed or [] for name, listed in tree.items()}
     if all(isinstance(each, str) for listed in tree.values() for each in listed):
         return _mutual(container, tree, sign)
+    if (number := sum(map(len, tree.values()))) > _MAX_OF_POD:
+        raise ValueError(f"{number} affinities, at most {_MAX_OF_POD} of a pod are read")
     made = []
     for name, listed in tree.items():
         if len(listed) > _MOST:
@@ -96,7 +100,14 @@ def _read(container: Container, key: str, text: str, sign: int, choices: Choices
             weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
             if name == container.name:
                 made.append(Affinity(scope, full.match, weight))
+    _check_values(sum(len(each.scope.values) + len(each.match.values) for each in made))
     return made
+
+
+def _check_values(number: int) -> None:
+    """Refuse more values than can be compared with those of every container of the node."""
+    if number > _MAX_VALUES:
+        raise ValueError(f"{number} values to compare with, at most {_MAX_VALUES} of a container are read")
 
 
 def _source(key: str, tree: Any) -> Source:
@@ -108,4 +119,5 @@ def _mutual(container: Container, tree: dict[str, list[str]], sign: int) -> list
     others.update(name for name, listed in tree.items() if container.name in listed)
     if not others:
         return []
+    _check_values(len(others))
     return [Affinity(_pod(container.pod.name), Expression("In", "name", sorted(others)), sign)]

@@ -18,14 +18,21 @@ from nri.errors import NriError
 from nri.kube.requests import ANNOTATION, Requests, annotated, estimated, qos_of_cgroup_parent
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.zones import parse_kinds
+from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "always", "container_of"]
+__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "always", "container_of", "shown"]
 
 SUFFIX = ".resource-policy.nri.io"
 _NOTHING = Requests()
+#: Doubts of one container that are kept; the last one says that there are more.
+MAX_DOUBTS = 20
+_MAX_DOUBT_LENGTH = 400
+_MAX_REASON_LENGTH = 4096
+_MAX_VALUE_LENGTH = 80
+_MAX_MEMORY_TYPES = 16
 
 
 class NoPlace(NriError):
@@ -37,9 +44,15 @@ class NoPlace(NriError):
     """
 
     def __init__(self, container: str, reason: str) -> None:
+        reason = plain(reason, _MAX_REASON_LENGTH)
         super().__init__(f"no place for {container}: {reason}")
         self.container = container
         self.reason = reason
+
+
+def shown(value: str) -> str:
+    """The beginning of an annotation's value, in quotes."""
+    return repr(plain(value, _MAX_VALUE_LENGTH))
 
 
 def always() -> None:
@@ -102,6 +115,7 @@ class Container:
     Attributes:
         hints: by what gave them.
         mems: the memory nodes it came with, "" for none; `shares` the weight.
+        runs: whether it runs already: an annotation that a new configuration has no meaning for does not refuse it.
         asked: its requests, if there was no room for them and it was placed as if it asked for nothing.
         doubts: annotations that could not be read, in words.
         written: with which requests it was written down last, and how (`state.ContainerState`).
@@ -116,8 +130,11 @@ class Container:
     mems: str = ""
     shares: int | None = None
     doubts: list[str] = field(default_factory=list)
+    runs: bool = False
     asked: Requests | None = None
     written: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
+    #: What `table` returned, because annotations do not change and some are asked for every second.
+    _tables: dict[str, dict[str, Any]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}/{self.name}"
@@ -149,7 +166,7 @@ class Container:
             return None
         value = convention.BOOLEANS.get(found[1])
         if value is None:
-            self.doubt(key, f"{found[1]!r} is neither true nor false")
+            self.doubt(key, f"{shown(found[1])} is neither true nor false")
             return None
         return found[0], value
 
@@ -160,8 +177,10 @@ class Container:
     def asks_memory(self, mixed: bool = True) -> int:
         """The kinds of memory of its annotation, 0 for none; without `mixed` that word counts as a mistake."""
         found = self.asks("memory-type")
-        words = found[1].split(",") if found and found[1] else []
+        words = found[1].split(",", _MAX_MEMORY_TYPES) if found and found[1] else []
         try:
+            if len(words) > _MAX_MEMORY_TYPES:
+                raise ValueError(f"it has more than {_MAX_MEMORY_TYPES} words")
             return parse_kinds(words) if mixed or "mixed" not in words else 0
         except ValueError as error:
             self.doubt("memory-type", str(error))
@@ -171,7 +190,7 @@ class Container:
         """Whether its `cpu` or `memory` is left alone."""
         found = self.asks(f"{what}.preserve")
         if found is not None and found[1] not in ("true", "false"):  # no other word for true counts
-            self.doubt(f"{what}.preserve", f"{found[1]!r} is neither true nor false")
+            self.doubt(f"{what}.preserve", f"{shown(found[1])} is neither true nor false")
         return found is not None and found[1] == "true"
 
     def table(self, key: str, *known: str) -> dict[str, Any]:
@@ -179,6 +198,8 @@ class Container:
 
         As in the originals keys are taken in any case, and unknown ones passed over; these are doubted.
         """
+        if key in self._tables:
+            return self._tables[key]
         found = self.asks(key)
         tree = None if found is None else parse_text(Source(key, found[1], "yaml"))
         if not isinstance(tree, dict | None):
@@ -188,7 +209,8 @@ class Container:
             if word.lower() in known:
                 made[word.lower()] = value
             else:
-                self.doubt(key, f"{word!r} is no key; known keys: {', '.join(known)}")
+                self.doubt(key, f"{shown(word)} is no key; known keys: {', '.join(known)}")
+        self._tables[key] = made
         return made
 
     def refusal(self, key: str, words: object) -> NoPlace:
@@ -199,10 +221,15 @@ class Container:
         return NoPlace(str(self), said if said.startswith(start) else f"{start}: {said}")
 
     def doubt(self, key: str, words: str) -> None:
-        """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`."""
-        said = f"annotation {key if '/' in key else key + SUFFIX}: {words}"
-        if said not in self.doubts:
-            self.doubts.append(said)
+        """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`.
+
+        After the first ones only that there are more, because an annotation may have thousands of mistakes.
+        """
+        if len(self.doubts) < MAX_DOUBTS:
+            said = plain(f"annotation {key if '/' in key else key + SUFFIX}: {words}", _MAX_DOUBT_LENGTH)
+            if said not in self.doubts:
+                last = len(self.doubts) == MAX_DOUBTS - 1
+                self.doubts.append("more mistakes in annotations" if last else said)
 
 
 def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> Container:

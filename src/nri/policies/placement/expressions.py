@@ -29,6 +29,8 @@ _NEGATED = {
     "MatchesNone": "MatchesAny",
 }
 _WILD = frozenset("*?[")
+#: Of several joined keys, too: each is looked up for each container.
+_MAX_KEY_LENGTH = 1024
 _SIMPLE = ("id", "uid", "name", "namespace", "qosclass")
 
 
@@ -71,6 +73,8 @@ class Expression:
 
     def check_key(self) -> None:
         """Raise ValueError for a key that is none. `AlwaysTrue` has no use for one, and takes any."""
+        if len(self.key) > _MAX_KEY_LENGTH:
+            raise ValueError(f"the key has {len(self.key)} characters; at most {_MAX_KEY_LENGTH} are read")
         for key in _keys(self.key)[0]:
             _check(key)
 

@@ -16,12 +16,14 @@ from nri.api import annotations as convention
 from nri.api.selectors import check_pattern
 from nri.config import Source, read
 from nri.errors import ConfigError
-from nri.policies.placement.containers import Container
+from nri.policies.placement.containers import Container, shown
 from nri.policies.placement.expressions import matches
 
 __all__ = ["Sources", "sources_of"]
 
 _KINDS: Final = ("mounts", "devices", "pod-resources")
+#: Paths or patterns of one annotation: each is compared with each mount and device.
+_MAX_PATHS: Final = 100
 #: Small files that a runtime or a kubelet mounts, and libraries: where they are says nothing.
 _UNTOLD: Final = ("/etc/", "/dev/termination-log", "/lib/", "/lib64/", "/usr/lib/", "/usr/lib32/", "/usr/lib64/")
 _UNTOLD_VOLUMES: Final = re.compile(r"/pods/[0-9a-fA-F-]+/volumes/kubernetes\.io~(configmap|secret)/")
@@ -35,6 +37,8 @@ class _Paths:
     paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if len(self.paths) > _MAX_PATHS:
+            raise ValueError(f"{len(self.paths)} paths; at most {_MAX_PATHS} are read")
         for path in self.paths if self.type == "glob" else ():
             check_pattern(path)
 
@@ -83,7 +87,7 @@ def _kinds(container: Container) -> set[str]:
         if word == "none":
             return set()
         if word not in (*_KINDS, "all"):
-            container.doubt("topologyhints", f"{word!r} is none of {', '.join(_KINDS)}, all, none, true and false")
+            container.doubt("topologyhints", f"{shown(word)} is none of {', '.join(_KINDS)}, all, none, true and false")
         kinds |= set(_KINDS) if word == "all" else {word} & {*_KINDS}
     return kinds
 

@@ -117,6 +117,8 @@ class Policy(Protocol):
     machine: Machine
     options: Any
     containers: dict[str, Container]
+    #: By id, containers with an annotation that the options have no meaning for any more, with the reason.
+    unmet: dict[str, str]
     in_time: Callable[[], None]
 
     @property
@@ -144,8 +146,8 @@ class Policy(Protocol):
         """The classes of CPUs, and the interrupts that containers want or not."""
         ...
 
-    def in_zones(self, container_id: str) -> bool:
-        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
+    def node_zones(self) -> list[dict[str, Any]]:
+        """The zones of the node's NodeResourceTopology: one for each pool or balloon, and for containers below it."""
         ...
 
     def saved(self) -> PlacementState:
@@ -194,7 +196,11 @@ def find(containers: Mapping[str, Container], words: str) -> Container:
 
 
 def document(policy: Policy) -> dict[str, Any]:
-    """A policy as it is now: its name, places, containers, classes of CPUs, interrupts and, for pictures, machine."""
+    """A policy as it is now, as plain values.
+
+    It has the policy's name, places, containers, classes of CPUs, interrupts, the zones of the node's
+    NodeResourceTopology and, for pictures, the machine.
+    """
     places = policy.places()
     where = {container: place.name for place in places for container in place.containers}
     return {
@@ -202,6 +208,7 @@ def document(policy: Policy) -> dict[str, Any]:
         "places": [_place(place, policy) for place in places],
         "containers": [_container(each, where.get(each.id, ""), policy) for each in policy.containers.values()],
         **described(policy.options.cpuClasses, policy.tuning()),
+        "zones": policy.node_zones(),
         "machine": _machine(policy.machine),
     }
 
@@ -285,7 +292,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
         "cpus": pins.cpus or "",
         "mems": pins.mems or "",
         "shares": pins.shares or 0,
-        "in_zones": policy.in_zones(container.id),
+        "unmet": policy.unmet.get(container.id, ""),
     }
 
 

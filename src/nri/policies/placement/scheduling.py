@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from nri.config.complaint import WrongValue
 from nri.config.place import Path
-from nri.policies.placement.containers import Container
+from nri.policies.placement.containers import Container, shown
 
 __all__ = ["SchedulingClass", "check_names", "named"]
 
@@ -90,11 +90,13 @@ def check_names(key: str, names: Sequence[str], asked: Mapping[Path, str]) -> No
 
     `key` is the list that defines them.
     """
+    known = set[str]()
     for place, name in enumerate(names):
-        if name in names[:place]:
+        if name in known:
             raise WrongValue((key, place, "name"), f"two are called {name!r}", "rename one")
+        known.add(name)
     for path, name in asked.items():
-        if name and name not in names:
+        if name and name not in known:
             raise WrongValue(
                 path, f"{name!r} is not in {key}", f"write {', '.join(names)}" if names else "define it there"
             )
@@ -106,5 +108,6 @@ def named(container: Container, classes: Iterable[SchedulingClass], default: str
     name = default if found is None else found[1]
     by_name = {each.name: each for each in classes}
     if name not in by_name and found is not None:
-        container.doubt("scheduling-class", f"there is no class {name!r}; {', '.join(by_name) or 'none is defined'}")
+        defined = ", ".join(by_name) or "none is defined"
+        container.doubt("scheduling-class", f"there is no class {shown(name)}; {defined}")
     return by_name.get(name)

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+from nri.api.selectors import check_pattern
 from nri.config import Source, read
 from nri.config.complaint import WrongValue
 from nri.errors import ConfigError
@@ -26,6 +27,7 @@ from nri.policies.placement.containers import Container, NoPlace
 from nri.policies.placement.machine import Machine
 
 __all__ = [
+    "Control",
     "CpuClass",
     "IrqAffinity",
     "Settings",
@@ -43,6 +45,8 @@ _UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
 _FREQUENCY: Final = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) ?(ghz|mhz|khz|)", re.IGNORECASE)
 _SYMBOLS: Final = ("min", "base", "turbo")
 _MOST_KHZ: Final = 100_000_000
+#: Patterns of one annotation: each is compared with each interrupt.
+_MAX_PATTERNS: Final = 100
 _FREQUENCIES: Final = ("minFreq", "maxFreq", "uncoreMinFreq", "uncoreMaxFreq", "pctMinFreq", "pctMaxFreq")
 _PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
 
@@ -110,6 +114,67 @@ class CpuClass:
             yield "publishExtendedResource", "no resource of the node is made of it"
 
 
+@dataclass(frozen=True)
+class _OlderCpuClass:
+    """A class of `control.cpu.classes`, where releases of nri-plugins until 2026 have them; 0 is not set.
+
+    Attributes:
+        minFreq, maxFreq, uncoreMinFreq, uncoreMaxFreq: in kHz.
+        energyPerformancePreference, freqGovernor, disabledCstates: as in cpuClasses.
+    """
+
+    minFreq: int = 0
+    maxFreq: int = 0
+    energyPerformancePreference: int = 0
+    uncoreMinFreq: int = 0
+    uncoreMaxFreq: int = 0
+    freqGovernor: str = ""
+    disabledCstates: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.named("older")
+
+    def named(self, name: str) -> CpuClass:
+        """It as a class of `cpuClasses`. Raises WrongValue."""
+        preference = {"energyPerformancePreference": self.energyPerformancePreference or None}
+        return CpuClass(name, **{**vars(self), **preference})
+
+
+@dataclass(frozen=True)
+class _CpuControl:
+    """Classes of CPUs in their older place.
+
+    Attributes:
+        classes: by name; balloons reads them, where cpuClasses has no class of that name.
+    """
+
+    classes: dict[str, _OlderCpuClass] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Controllers of nri-plugins.
+
+    Attributes:
+        cpu: classes of CPUs in their older place.
+        rdt, blockio: read, and without effect.
+    """
+
+    cpu: _CpuControl = field(default_factory=_CpuControl)
+    rdt: dict[str, Any] = field(default_factory=dict)
+    blockio: dict[str, Any] = field(default_factory=dict)
+
+    def added_classes(self, classes: Sequence[CpuClass]) -> list[CpuClass]:
+        """The classes of `cpu` whose names these do not have."""
+        names = {each.name for each in classes}
+        return [older.named(name) for name, older in sorted(self.cpu.classes.items()) if name not in names]
+
+    def overridden_classes(self, classes: Sequence[CpuClass]) -> list[str]:
+        """The names of those classes of `cpu` for which these have a different one."""
+        by_name = {each.name: each for each in classes}
+        return [name for name, older in sorted(self.cpu.classes.items()) if by_name.get(name) != older.named(name)]
+
+
 class IrqAffinity(NamedTuple):
     """Interrupts that some CPUs want, or are to be kept from; patterns of descriptions, or numbers.
 
@@ -146,6 +211,13 @@ class _IrqAnnotation:
     claim: list[str] = field(default_factory=list)
     mask: list[str] = field(default_factory=list)
     mode: Literal["", "mask-first", "claim-first"] = ""
+
+    def __post_init__(self) -> None:
+        patterns = [*self.claim, *self.mask]
+        if len(patterns) > _MAX_PATTERNS:
+            raise ValueError(f"{len(patterns)} patterns; at most {_MAX_PATTERNS} are read")
+        for pattern in patterns:
+            check_pattern(pattern)
 
 
 def check_asked(
@@ -254,7 +326,7 @@ def settings(
 def _khz(value: str | int, limits: Limits, turbo: bool) -> int:
     """A frequency in kHz, 0 for none, UNKNOWN for one that the machine does not say. ValueError for no frequency."""
     word = str(value).strip()
-    if not word:
+    if word in ("", "0"):
         return 0
     if word in _SYMBOLS:
         index = _SYMBOLS.index(word)

@@ -9,6 +9,7 @@ it is counted under the attributes of :class:`~nri.policies.placement.choices.Ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,11 @@ from typing import Any, NamedTuple
 from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
 from nri.testing.conformance import read_cases
+from nri.testing.placement.case_format import problem_of
 from nri.testing.placement.machines import Machines
 from nri.testing.placement.parts import PARTS, Part
 from nri.testing.placement.sequences import UNMET, differences
+from nri.text import plain
 
 __all__ = ["Outcome", "run_file"]
 
@@ -44,15 +47,51 @@ def run_file(path: str | Path, reference: bool = False) -> Iterator[Outcome]:
     documents = list(read_cases(path, lambda case: "" if isinstance(case, dict) else "no object"))
     whole = documents[0] if documents and "placement_cases" in documents[0] else None
     described = whole if whole is not None else _described(path)
-    machines = Machines(described.get("topologies", {}), path.parent)
-    for case in whole["placement_cases"] if whole is not None else map(_without_defaults, documents):
-        topology = machines.get(case["topology"])
-        yield _outcome(case["id"], partial(differences, case, topology), reference)
+    topologies = described.get("topologies", {})
+    if not isinstance(topologies, dict):
+        raise ConfigError(str(path), "topologies", "must be an object, by names of machines", "correct the file")
+    machines = Machines(topologies, path.parent)
+    for number, case in enumerate(whole["placement_cases"] if whole is not None else documents):
+        name = _name(case, f"case {number}")
+        if problem := problem_of(case):
+            raise ConfigError(str(path), name, problem, "correct the case")
+        with _blaming_the_case(path, name):
+            topology = machines.get(case["topology"])
+        one = case if whole is not None else _without_defaults(case)
+        yield _outcome(name, partial(differences, one, topology), reference)
     for group, run in PARTS.items() if whole is not None else ():
         listed = whole.get(group, []) if whole is not None else []
         for place, part in enumerate(listed if isinstance(listed, list) else [listed]):
-            name = part.get("id", f"{group}/{place}")
-            yield _outcome(name, partial(_listed, run, part, machines), reference)
+            name = _name(part, f"{group}/{place}")
+            with _blaming_the_case(path, name):
+                outcome = _outcome(name, partial(_listed, run, part, machines), reference)
+            yield outcome
+
+
+@contextmanager
+def _blaming_the_case(path: Path, name: str) -> Iterator[None]:
+    """Name file and case where a case cannot be read; an error of the code that the case tests stays what it is."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        if not _is_of_the_case(error):
+            raise
+        reason = f"the case cannot be read: {type(error).__name__}: {plain(str(error), 200)}"
+        raise ConfigError(str(path), name, reason, "correct the case") from error
+
+
+def _name(case: Any, default: str) -> str:
+    name = case.get("id") if isinstance(case, dict) else None
+    return plain(name, 200) if isinstance(name, str) and name else default
+
+
+def _is_of_the_case(error: BaseException) -> bool:
+    """Whether the code that reads a case raised an error, or a text in the case is at fault; else it is a defect."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
+    return isinstance(error, ValueError) or module.startswith("nri.testing.")
 
 
 def _listed(run: Part, part: Mapping[str, Any], machines: Machines, choices: Choices) -> list[str]:

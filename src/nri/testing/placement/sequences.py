@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from nri.api import cpuset
 from nri.config import Source, parse_text
@@ -26,7 +26,7 @@ from nri.testing.placement.machines import make_policy, overridden
 #: How a line begins that says which assertion does not hold.
 UNMET = "assertion not met"
 
-__all__ = ["UNMET", "SequenceRun", "differences", "play"]
+__all__ = ["ASSERTIONS", "UNMET", "SequenceRun", "differences", "play"]
 
 _SCORES = {"Guaranteed": -997, "BestEffort": 1000}
 
@@ -59,7 +59,8 @@ class SequenceRun:
         for number, step in enumerate(self.case.get("steps", ())):
             before = dict(self.runtime)
             outcome: dict[str, Any] = {}
-            errors = {"create": self._create, "delete": self._delete, "resize": self._resize}[step["op"]](step)
+            play_step = {"create": self._create, "delete": self._delete, "resize": self._resize}[step["op"]]
+            errors = play_step(step)
             outcome["changed"] = {
                 name: {"cpus": pins.cpus or "", "mems": pins.mems or "", "cpu_shares": pins.shares or 0}
                 for name, pins in self.runtime.items()
@@ -170,40 +171,66 @@ def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -
         return [] if wanted == "error" else [f"the configuration is refused: {error}"]
     if wanted == "error":
         return ["the configuration is taken, and should be refused"]
-    found = []
+    found = [
+        f"{UNMET}: {each}"
+        for each in case.get("repo_assertions", ())
+        if "after_step" not in each and not _has_zones(each.get("zone_attributes", {}), run.policy)
+    ]
     for number, outcome in run.run():
         expect = case["steps"][number]["expect"]
         for key, nothing in (("changed", {}), ("errors_for", [])):
             mine, theirs = outcome.get(key, nothing), expect.get(key, nothing)
             if mine != theirs:
                 found.append(f"step {number} ({case['steps'][number]['op']}) {key}: expected {theirs}, got {mine}")
-    found += [f"{UNMET}: {each}" for each in case.get("repo_assertions", ()) if not _met(each, run)]
-    return found
+    later = [assertion for assertion in case.get("repo_assertions", ()) if "after_step" in assertion]
+    return found + [f"{UNMET}: {assertion}" for assertion in later if not _is_met(assertion, run)]
 
 
-def _met(assertion: Mapping[str, Any], run: SequenceRun) -> bool:
-    """Whether an assertion holds after its step."""
-    if "after_step" not in assertion:
-        return True
-    runtime, refused = run.history[assertion["after_step"]]
-    cpus = {name: cpuset.parse(pins.cpus or "") for name, pins in runtime.items()}
+def _has_zones(wanted: Mapping[str, Mapping[str, str]], policy: Policy) -> bool:
+    """Whether the zones of the node's NodeResourceTopology have these attributes."""
+    zones = {zone["name"]: {each["name"]: each["value"] for each in zone["attributes"]} for zone in policy.node_zones()}
+    return all(zones.get(name, {}).items() >= attributes.items() for name, attributes in wanted.items())
+
+
+class _State(NamedTuple):
+    """The state after a step: of each container its pins, CPUs and their nodes; which containers were refused."""
+
+    pins: Mapping[str, Pins]
+    cpus: Mapping[str, frozenset[int]]
+    nodes: Mapping[str, frozenset[int]]
+    refused: frozenset[str]
+
+
+def _is_met(assertion: Mapping[str, Any], run: SequenceRun) -> bool:
+    """Whether an assertion holds after its step; not where one of its containers is not there."""
+    pins, refused = run.history[assertion["after_step"]]
+    cpus = {name: cpuset.parse(each.cpus or "") for name, each in pins.items()}
     nodes = {name: frozenset(run.topology.cpus[n].node for n in numbers) for name, numbers in cpus.items()}
-    each: dict[str, Callable[[Any], bool]] = {
-        "cpu_count": lambda want: all(len(cpus[name]) == count for name, count in want.items()),
-        "cpu_count_at_least": lambda want: all(len(cpus[name]) >= count for name, count in want.items()),
-        "cpus": lambda want: all(cpus[name] == cpuset.parse(text) for name, text in want.items()),
-        "cpus_subset_of": lambda want: all(cpus[name] <= cpuset.parse(text) for name, text in want.items()),
-        "mems": lambda want: all(runtime[name].mems == text for name, text in want.items()),
-        "disjoint_cpus": lambda want: _disjoint([cpus[name] for name in want]),
-        "same_cpus": lambda want: len({cpus[name] for name in want}) == 1,
-        "not_pinned": lambda want: not any(cpus[name] for name in want),
-        "create_fails": lambda want: set(want) <= set(refused),
-        "numa_nodes_of_cpus": lambda want: all(nodes[name] == cpuset.parse(text) for name, text in want.items()),
-        "numa_node_count_of_cpus": lambda want: all(len(nodes[name]) == count for name, count in want.items()),
-        "disjoint_numa_nodes_of_cpus": lambda want: _disjoint([nodes[name] for name in want]),
-    }
-    return all(each[key](wanted) for key, wanted in assertion.items() if key != "after_step")
+    state = _State(pins, cpus, nodes, frozenset(refused))
+    words = [(word, wanted) for word, wanted in assertion.items() if word != "after_step"]
+    if any(name not in pins for word, wanted in words if word != "create_fails" for name in wanted):
+        return False
+    return all(ASSERTIONS[word](state, wanted) for word, wanted in words)
 
 
 def _disjoint(sets: list[frozenset[int]]) -> bool:
     return sum(map(len, sets)) == len(frozenset().union(*sets))
+
+
+#: What an assertion may say after a step, and whether it is so.
+ASSERTIONS: Mapping[str, Callable[[_State, Any], bool]] = {
+    "cpu_count": lambda state, want: all(len(state.cpus[name]) == count for name, count in want.items()),
+    "cpu_count_at_least": lambda state, want: all(len(state.cpus[name]) >= count for name, count in want.items()),
+    "cpus": lambda state, want: all(state.cpus[name] == cpuset.parse(text) for name, text in want.items()),
+    "cpus_subset_of": lambda state, want: all(state.cpus[name] <= cpuset.parse(text) for name, text in want.items()),
+    "mems": lambda state, want: all(state.pins[name].mems == text for name, text in want.items()),
+    "disjoint_cpus": lambda state, want: _disjoint([state.cpus[name] for name in want]),
+    "same_cpus": lambda state, want: len({state.cpus[name] for name in want}) == 1,
+    "not_pinned": lambda state, want: not any(state.cpus[name] for name in want),
+    "create_fails": lambda state, want: state.refused >= set(want),
+    "numa_nodes_of_cpus": lambda state, want: all(
+        state.nodes[name] == cpuset.parse(text) for name, text in want.items()
+    ),
+    "numa_node_count_of_cpus": lambda state, want: all(len(state.nodes[name]) == count for name, count in want.items()),
+    "disjoint_numa_nodes_of_cpus": lambda state, want: _disjoint([state.nodes[name] for name in want]),
+}

@@ -253,6 +253,18 @@ def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Pa
     assert "waits for room: " in why and "root lacks " in why, why
 
 
+def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Path) -> None:
+    its_pod = pod("web", **{"balloon.balloons": "gone"})
+    running = ask("main", 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    with FakeRuntime(pods=[its_pod], containers=[running], real_time=False) as runtime:
+        started(runtime, short, BalloonsPlugin())
+        shown = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+        explained = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
+    reason = "there is no type of balloons 'gone': reserved, default"
+    assert f"not as it asks: default/web/main: {reason}" in shown
+    assert f"not as it asks: {reason}" in explained
+
+
 def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:
     done = nri("placement", "follow", "topology-aware", "--kubeconfig", "none")
     assert done.returncode == 2

@@ -434,21 +434,88 @@ def took_all(runtime: FakeRuntime, file: Path) -> None:
     wait_for(nothing_is_owed, "the runtime took all updates")
 
 
-def test_one_that_lost_its_type_of_balloon_while_no_plugin_ran_gives_up_its_cpus(
+def shown(plugin: Any, tmp_path: Path) -> dict[str, Any]:
+    """What `nri placement show` gets."""
+    _, answer = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
+    return answer
+
+
+def places(answer: dict[str, Any]) -> dict[str, str]:
+    return {each["container"]: each["place"] for each in answer["containers"]}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+def test_a_pod_whose_type_of_balloon_is_dropped_moves_to_the_default_or_reserved_one(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, restarts: bool
+) -> None:
+    types = [{"name": "fast"}, {"name": "all", "namespaces": ["*"]}]
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
+    system = pod("system", **{"balloon.balloons": "fast"})
+    system.namespace = "kube-system"
+    create(runtime, pod("own", **{"balloon.balloons": "fast"}), ask("own", 2000))
+    create(runtime, system, ask("system", 1000))
+    if restarts:
+        runtime.disconnect()
+        plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types[1:])
+    else:
+        reconfigure(plugin, tmp_path, balloonTypes=types[1:])
+    answer = shown(plugin, tmp_path)
+    assert places(answer) == {"default/own/own": "default[0]", "kube-system/system/system": "reserved[0]"}
+    said = "default/own/own: there is no type of balloons 'fast': reserved, all, default; it is in default[0]"
+    assert said in answer["configuration"]["unmet"]
+    assert said in caplog.text
+    wait_for(lambda: cpus(runtime)["own"] == answer["containers"][0]["cpus"], "the update")
+    with pytest.raises(nri.PluginError, match="no type of balloons"):
+        create(runtime, pod("new", **{"balloon.balloons": "fast"}), ask("new", 1000))
+    reconfigure(plugin, tmp_path, balloonTypes=types)
+    answer = shown(plugin, tmp_path)
+    assert answer["configuration"]["unmet"] == []
+    assert places(answer) == {"default/own/own": "fast[0]", "kube-system/system/system": "fast[0]"}
+
+
+def test_a_pod_that_lost_its_type_and_fits_nowhere_else_does_not_veto_the_configuration(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[{"name": "own"}])
-    create(runtime, pod("own", **{"balloon.balloons": "own"}), ask("own", 2000))
-    assert cpus(runtime) == {"own": "2-3"}
-    with pytest.raises(ConfigError, match=r"no place for default/own/own: there is no type of balloons 'own'"):
-        reconfigure(plugin, tmp_path)
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[{"name": "fast"}])
+    create(runtime, pod("own", **{"balloon.balloons": "fast"}), ask("own", 4000))
+    reconfigure(plugin, tmp_path, balloonTypes=[{"name": "default", "maxCPUs": 1, "maxBalloons": 1}])
+    answer = shown(plugin, tmp_path)
+    assert places(answer) == {"default/own/own": "default[0]"}
+    assert answer["squeezed"][0].startswith("default/own/own: 4000m CPU are wanted of balloons default")
+    assert "it runs without CPUs of its own" in caplog.text
+
+
+def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    classes = [{"name": "low"}, {"name": "fast"}]
+    plugin = started(runtime, tmp_path, cpuClasses=classes, sharedPoolCPUClass="low")
+    create(runtime, pod("own", **{"cpu-class": "fast"}), ask("own", 2000))
+    for reserved in ("cpuset:0", f"cpuset:{cpus(runtime)['own']}"):  # first it stays where it is, then it has to move
+        options = {"cpuClasses": classes[:1], "sharedPoolCPUClass": "low", "reservedResources": {"cpu": reserved}}
+        reconfigure(plugin, tmp_path, **options)
+        (said,) = shown(plugin, tmp_path)["configuration"]["unmet"]
+        assert "there is no CPU class 'fast'; low" in said
+        assert said in caplog.text
+
+
+def test_an_event_has_at_most_twenty_warnings_of_annotations(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    caplog.clear()
+    words = ",".join(f"word{number}" for number in range(300))
+    mistakes = {f"prefer-shared-cpu{number}": "x" for number in range(300)}
+    create(runtime, pod("odd", topologyhints=words, **mistakes), ask("odd", 1000))
+    assert len(caplog.records) == 20
+    assert "there are more annotations like these" in caplog.text
+    for number in range(3):
+        create(runtime, pod(f"p{number}", topologyhints=words), ask(f"p{number}", 100))
     runtime.disconnect()
-    plugin = started(runtime, tmp_path, BalloonsPlugin())
-    assert cpus(runtime) == {"own": "0-15"}
-    _, told = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/explain", 5, {"container": "own"})
-    waits = "default/own/own is not pinned, and waits for room: there is no type of balloons 'own'"
-    assert told["error"].startswith(waits), told
-    assert "default/own/own is not pinned at all" in caplog.text
+    (tmp_path / "state" / "topology-aware.json").unlink()
+    caplog.clear()
+    started(runtime, tmp_path)
+    assert len([record for record in caplog.records if "annotation" in record.getMessage()]) == 20
 
 
 def test_a_configuration_that_changes_before_the_runtime_tells_what_runs_loses_nothing(
@@ -552,15 +619,16 @@ def test_keys_without_an_effect_are_told(
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (TopologyAwarePlugin, {"control": {"rdt": {}}}),
-        (BalloonsPlugin, {"control": {"cpu": {}}, "log": {"debug": ["policy"]}}),
+        (TopologyAwarePlugin, {"control": {"rdt": {"enable": True}}}),
+        (BalloonsPlugin, {"control": {"blockio": {"enable": True}}, "log": {"debug": ["policy"]}}),
     ],
 )
 def test_every_key_that_nobody_reads_is_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
 ) -> None:
     started(runtime, tmp_path, kind(), **given)
-    assert {key for key in given if f"{key}: it has no effect: " in caplog.text} == set(given)
+    assert caplog.text.count(": it has no effect: ") == len(given)
+    assert all(f"the runtime's configuration: {key}" in caplog.text for key in given)
 
 
 def test_a_key_of_a_class_that_is_not_carried_out_is_told(

@@ -58,13 +58,14 @@ class Plugin:
 
     def __init__(self, file: Path, problem: str = "") -> None:
         self.file, self.problem, self.up = file, problem, True
+        self.unmet: list[str] = []
         self._shown = document(topology_aware())
 
     def __call__(self) -> dict[str, Any]:
         if not self.up:
             raise NriError("cannot connect")
         given = int(self.file.exists()) and self.file.stat().st_mtime_ns
-        return self._shown | {"configuration": {"given": given, "problem": self.problem}}
+        return self._shown | {"configuration": {"given": given, "problem": self.problem, "unmet": self.unmet}}
 
 
 @pytest.fixture
@@ -118,7 +119,18 @@ def test_a_policy_becomes_the_file_and_its_status_success(file: Path) -> None:
     assert ("Node", "metadata.name=n1") in api.asked
     path, zones = api.patched[-1]
     assert path == "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/n1?nri-placement"
-    assert zones["metadata"] == {"name": "n1"} and zones["zones"][0]["name"] == "root"
+    assert zones["metadata"] == {"name": "n1"} and "root" in [zone["name"] for zone in zones["zones"]]
+
+
+def test_what_running_containers_ask_for_in_vain_is_in_the_status_as_long_as_it_is_so(file: Path) -> None:
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    for unmet in ([], ["n/p/a: there is no type", "n/p/b: there is no class"], []):
+        plugin.unmet = unmet
+        resources.step()
+        resources.step()
+    both = "n/p/a: there is no type; n/p/b: there is no class"
+    assert statuses(api) == [("default", ("Success", errors, 1)) for errors in ("", both, "")]
 
 
 def test_nothing_is_written_twice(file: Path) -> None:
@@ -227,7 +239,7 @@ def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
 def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     api, plugin = Api(policy("default")), Plugin(file)
     followed(api, file, lambda: {"configuration": plugin()["configuration"]}).step()
-    assert file.exists() and "cannot be used (KeyError: 'policy'); let plugin and follow be of one" in caplog.text
+    assert file.exists() and "cannot be used (KeyError: 'zones'); let plugin and follow be of one" in caplog.text
 
 
 def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(

@@ -50,6 +50,10 @@ main:
         ("main: [other]\nother: [{}]", "expected a table"),
         ("main:\n- {weight: 1}", "match"),
         ("main:\n" + "- match: {operator: AlwaysTrue}\n" * 101, "101 affinities of main, at most 100 are read"),
+        ("".join(f"c{n}:\n" + "- match: {operator: AlwaysTrue}\n" * 99 for n in range(6)), "594 affinities, at most"),
+        (f"main: [{', '.join(f'c{n}' for n in range(201))}]", "201 values to compare with, at most 200"),
+        (f"main:\n- match: {{key: name, operator: In, values: [{', '.join(['x'] * 201)}]}}", "202 values to compare"),
+        (f"main:\n- match: {{key: ':,-{'name,' * 300}name', operator: Exists}}", "the key has 1507 characters"),
     ],
 )
 def test_an_affinity_of_the_pod_that_cannot_be_read_refuses_the_container(text: str, words: str) -> None:

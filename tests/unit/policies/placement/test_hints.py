@@ -40,7 +40,16 @@ def test_what_is_denied_does_not_count_unless_it_is_allowed() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["[", "paths: 3", "{type: regex}", "{type: glob, paths: [" + "x" * 5000 + "]}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "paths: 3",
+        "{type: regex}",
+        "{type: glob, paths: [" + "x" * 5000 + "]}",
+        "paths: [/data, " + ", ".join(f"/x{number}" for number in range(100)) + "]",
+    ],
+)
 def test_lists_that_cannot_be_read_count_as_not_given(text: str) -> None:
     one = container("one", **{"deny.topologyhints": text})
     assert sources_of(one).counts("/data")

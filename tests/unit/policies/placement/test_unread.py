@@ -11,10 +11,12 @@ KNOWN = ("prefer-shared-cpus.resource-policy.nri.io", "memory-type.resource-poli
 
 def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
     one = {"name": "near", "preferCloseToDevices": ["podresourceapi:gpu*", "/sys/devices/system/node/node0"]}
-    policy = balloons(one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {}}, log={})
+    policy = balloons(
+        one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {"enable": True}, "blockio": {}}, log={}
+    )
     asked = "it has no effect: the kubelet's pod resources are not asked"
     assert {each.key: each.reason for each in unread_keys(policy.options, 16)} == {
-        "control": "it has no effect: classes of block I/O and RDT are set by the plugin rdt",
+        "control.rdt": "it has no effect: classes of block I/O and RDT are set by the plugin rdt",
         "agent.podResourceAPI": asked,
         "balloonTypes[0].preferCloseToDevices[0]": asked,
     }

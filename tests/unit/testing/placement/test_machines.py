@@ -142,7 +142,8 @@ def scalars(cls: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         inner = [each for each in (kind, *get_args(kind)) if is_plain(each)]
         yield (*path, key), kind
         if inner:
-            yield from scalars(inner[0], (*path, key, "[1]") if get_origin(kind) is list else (*path, key))
+            below = {list: ("[1]",), dict: ("name",)}.get(get_origin(kind) or kind, ())
+            yield from scalars(inner[0], (*path, key, *below))
 
 
 def wrong(kind: Any) -> object:
@@ -224,14 +225,12 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
         ("topology-aware", ["  reservedResources:", "    cpu: cpuset:5-6"], 4, "reservedResources.cpu: cpuset:5-6"),
         ("topology-aware", [*RESERVED, "  podQoSSchedulingClasses:", "    x: y"], 6, "podQoSSchedulingClasses.x: is"),
         ("topology-aware", [*RESERVED, "  namespaceSchedulingClasses:", "    x: y"], 6, "namespaceSchedulingClasses.x"),
-        ("topology-aware", [*RESERVED, "  sharedPoolCPUClass: x"], 5, "sharedPoolCPUClass: 'x' is not in cpuClasses"),
         ("topology-aware", [*CLASSES, "  reservedPoolCPUClass: x"], 8, "reservedPoolCPUClass: 'x' is not in"),
         ("topology-aware", CLASSES, 2, "sharedPoolCPUClass: missing: it says"),
         ("topology-aware", [*SCHEDULING, "  - name: one"], 8, "schedulingClasses[2].name: two are called"),
         ("balloons", [*CLASSES, "  - name: one"], 8, "cpuClasses[2].name: two are called 'one' (rename one)"),
         ("balloons", [*TYPES, "  - name: one"], 8, "balloonTypes[2].name: two are called 'one' (rename one)"),
         ("balloons", [*TYPES, "  - minCPUs: 1"], 8, "balloonTypes[2].name: a type of balloons has no name"),
-        ("balloons", [*RESERVED, "  idleCPUClass: x"], 5, "idleCPUClass: 'x' is not in cpuClasses (define it there)"),
         ("balloons", ["  reservedResources:", "    cpu: 17"], 4, "reservedResources.cpu: 1 balloons reserved"),
         ("balloons", ["  reservedResources:", "    cpu: 2", "  balloonTypes:", "  - name: reserved", "    minCPUs: 3"],
          4,
@@ -251,7 +250,6 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
             ("components", "[{balloonType: x}]", "[0].balloonType: 'x' is not in balloonTypes (write one, two)"),
             ("components", "[{balloonType: two}]", ": 'two' is a component of itself"),
             ("preferIsolCpus", "true", ": a composite balloon takes", "    components: [{balloonType: one}]"),
-            ("cpuClass", "x", ": 'x' is not in cpuClasses"),
             ("schedulingClass", "x", ": 'x' is not in schedulingClasses"),
             ("loads", "[x]", "[0]: 'x' is not in loadClasses"), ("shareIdleCPUsInSame", "nume", ": expected one of"),
             ("matchExpressions", "[{key: nme, operator: Exists}]", "[0]: 'nme' is no key"),

@@ -5,6 +5,8 @@ Pure. Next: `tree`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +16,7 @@ from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
 from nri.policies.placement.machine import Priority
 from nri.policies.placement.scheduling import SchedulingClass, check_names
-from nri.policies.placement.tuning import CpuClass
+from nri.policies.placement.tuning import Control, CpuClass
 from nri.policies.placement.zones import parse_kinds
 
 __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
@@ -22,6 +24,8 @@ __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
 RESERVED, DEFAULT = "reserved", "default"
 #: Composites in composites, at most.
 _DEEPEST = 16
+#: Balloons in one composite: a machine has no CPUs for more, and each level multiplies them.
+_MAX_PARTS = 4096
 #: A machine has fewer CPUs, and balloons.
 _MOST = 1 << 31
 #: Balloons of a type that are made at the start, at most: a machine has no CPUs for more.
@@ -38,7 +42,11 @@ class Component:
         balloonType: a name of balloonTypes; each part has an equal share of the CPUs.
     """
 
-    balloonType: str = ""
+    balloonType: str
+
+    def __post_init__(self) -> None:
+        if not self.balloonType:
+            raise WrongValue("balloonType", "the component names no type of balloons", "write one of balloonTypes")
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,8 @@ class Options:
         showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
         turboDomain: where turboPriority of CPU classes is compared.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        agent, control, instrumentation, log: read, and without effect.
+        control: classes of CPUs in their older place, control.cpu.classes, count; all else is without effect.
+        agent, instrumentation, log: read, and without effect.
     """
 
     resource_kind: ClassVar[str] = "BalloonsPolicy"
@@ -212,14 +221,13 @@ class Options:
     turboDomain: Literal["package", "system"] = "package"
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
     agent: dict[str, Any] = field(default_factory=dict)
-    control: dict[str, Any] = field(default_factory=dict)
+    control: Control = field(default_factory=Control)
     instrumentation: dict[str, Any] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         types = {each.name: each for each in self.balloonTypes}
         asked = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
-        asked["cpuClasses"]["idleCPUClass",] = self.idleCPUClass
         for place, each in enumerate(self.balloonTypes):
             here: Path = ("balloonTypes", place)
             for number, component in enumerate(each.components):
@@ -228,20 +236,34 @@ class Options:
                 asked["balloonTypes"][where] = "" if name in (RESERVED, DEFAULT) else name
             asked["loadClasses"] |= {(*here, "loads", number): load for number, load in enumerate(each.loads)}
             asked["schedulingClasses"][*here, "schedulingClass"] = each.schedulingClass
-            asked["cpuClasses"][*here, "cpuClass"] = each.cpuClass
         for key, paths in asked.items():
             names = [each.name for each in getattr(self, key)]
             check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, paths)
         for place, each in enumerate(self.balloonTypes):
             self._check_components(("balloonTypes", place, "components"), each, types)
+        self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
+
+    def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
+        """The keys that name a class of CPUs which is not defined, with its name."""
+        names = {"", *(each.name for each in self.cpuClasses)}
+        if self.idleCPUClass not in names:
+            yield ("idleCPUClass",), self.idleCPUClass
+        for place, each in enumerate(self.balloonTypes):
+            if each.cpuClass not in names:
+                yield ("balloonTypes", place, "cpuClass"), each.cpuClass
 
     def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
-        """Refuse composites that hold themselves, or are too deep."""
-        here = [top]
-        for _ in range(_DEEPEST):
-            names = {component.balloonType for each in here for component in each.components}
-            here = [types[name] for name in sorted(names & types.keys())]
-            if top in here:
+        """Refuse composites that hold themselves, are too deep, or of too many balloons."""
+        here, parts = Counter({top.name: 1}), 0
+        for _ in range(_DEEPEST if top.components else 0):
+            inside = Counter[str]()
+            for name, count in here.items():
+                for component in types[name].components if name in types else ():
+                    inside[component.balloonType] += count
+            here, parts = inside, parts + inside.total()
+            if top.name in here:
                 raise WrongValue(path, f"{top.name!r} is a component of itself", "take it out")
-        if here:
+            if parts > _MAX_PARTS:
+                raise WrongValue(path, f"{top.name!r} is made of more than {_MAX_PARTS} balloons", "nest them less")
+        if top.components and here:
             raise WrongValue(path, "components are nested too deep, or in a circle", "nest them less")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +26,7 @@ from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonTy
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
 from nri.policies.placement.balloons.waiting import BEFORE_ALL, Turn, Waiting
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always
+from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always, shown
 from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
@@ -86,6 +87,7 @@ class Balloons(Kept):
         self._keep_apart()
         self.balloons: list[Balloon] = []
         self.containers: dict[str, Container] = {}
+        self.unmet: dict[str, str] = {}
         self._members: dict[str, str] = {}
         self._resized: dict[str, Requests] = {}
         self._decisions: dict[str, view.Decision] = {}
@@ -109,6 +111,7 @@ class Balloons(Kept):
             for each in self.types:
                 if each.priority is priority:
                     self._make_least(each)
+        self._starts_empty, self._free_at_start = not adopted, self.free
         self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
@@ -195,11 +198,33 @@ class Balloons(Kept):
         """All balloons."""
         return view.places(self.balloons, self.zones, self.machine, self._free_m)
 
-    def in_zones(self, container_id: str) -> bool:
-        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
-        balloon = self._balloon_of(self.containers[container_id])
-        own = None if balloon is None else balloon.type.showContainersInNrt
-        return balloon is not None and (self.options.showContainersInNrt if own is None else own)
+    def node_zones(self) -> list[dict[str, Any]]:
+        """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown."""
+        zones = []
+        for balloon in self.balloons:
+            free = self._free_m(balloon), self._most_free_m(balloon)
+            zones.append(view.balloon_zone(balloon, self.machine, *free, self._allocatable_m(balloon.type)))
+            shown = balloon.type.showContainersInNrt
+            for name in balloon.containers if (self.options.showContainersInNrt if shown is None else shown) else ():
+                pins = self._changes.pins.get(name, Pins())
+                zones.append(view.container_zone(self.containers[name], balloon, pins, self.machine))
+        return zones
+
+    def _allocatable_m(self, kind: BalloonType) -> int:
+        """The largest CPU request that a balloon of a type could take if there were no containers."""
+        most = (self._initially_free & self._allowed_for(kind)).bit_count()
+        most += kind.minCPUs if kind.minBalloons else 0  # those that the first balloon has from the start
+        return 1000 * (min(most, kind.maxCPUs) if kind.maxCPUs else most)
+
+    @cached_property
+    def _initially_free(self) -> int:
+        """The CPUs that are in no balloon as long as there are no containers."""
+        if self._starts_empty:
+            return self._free_at_start
+        try:
+            return Balloons(self.machine, self.options, self.choices, self._near)._free_at_start
+        except ValueError:  # the balloons that there always are fit only as they were
+            return self._free_at_start
 
     def gauges(self) -> Iterator[Gauge]:
         """The measurement of each balloon, under the original's name."""
@@ -285,12 +310,20 @@ class Balloons(Kept):
         return self._type_and_reason(container)[0]
 
     def _type_and_reason(self, container: Container) -> tuple[BalloonType, str]:
-        """The type for a container, and how it was found. NoPlace for the name of none."""
+        """The type for a container, and how it was found.
+
+        NoPlace for the name of none, unless the container runs already: then it is in the reserved or default type.
+        """
         name = container.asks("balloon.balloons")
-        if name is not None:
-            if name[1] not in self._by_name:
-                raise NoPlace(str(container), f"there is no type of balloons {name[1]!r}: {', '.join(self._by_name)}")
+        if name is not None and name[1] in self._by_name:
             return self._by_name[name[1]], "its annotation says so"
+        if name is not None:
+            missing = f"there is no type of balloons {shown(name[1])}: {', '.join(self._by_name)}"
+            if not container.runs:
+                raise NoPlace(str(container), missing)
+            self.unmet[container.id] = missing
+            reserved = matches(container.pod.namespace, self._by_name[RESERVED].namespaces)
+            return self._by_name[RESERVED if reserved else DEFAULT], missing
         for each in self.types:
             if any(one.holds(container, container.pod) for one in each.matchExpressions):
                 return each, "the first type of which a matchExpression holds"
@@ -327,6 +360,7 @@ class Balloons(Kept):
             self._dismiss(container, balloon)
         self._changes.forget(container_id)
         self._resized.pop(container_id, None)
+        self.unmet.pop(container_id, None)
         self._decisions.pop(container_id, None)
         return self._changes.take()
 
@@ -527,9 +561,13 @@ class Balloons(Kept):
 
     def _free_for(self, kind: BalloonType) -> int:
         """The free CPUs that a balloon of a type, or its parts, may take."""
+        return self.free & self._allowed_for(kind)
+
+    def _allowed_for(self, kind: BalloonType) -> int:
+        """The CPUs that a balloon of a type, or its parts, may take when they are free."""
         if self.choices.reserved_cpus_stay_reserved and (kind.name != RESERVED or kind.components):
-            return self.free & ~self.reserved
-        return self.free
+            return self.allowed & ~self.reserved
+        return self.allowed
 
     def _make_least(self, kind: BalloonType) -> None:
         """Make those balloons of a type that there always are. Raises ValueError if the CPUs are too few."""
@@ -699,16 +737,17 @@ class Balloons(Kept):
 
     def _share_idle(self, idle: int, taken: int) -> list[Balloon]:
         """Let balloons use idle CPUs beside theirs, and no more those that were taken; the ones that it touches."""
-        touched = []
+        touched, places = [], dict[str, list[int]]()
         idle &= ~self.machine.isolated
         for balloon in self.balloons:
             before = balloon.idle
             balloon.idle &= ~taken
             level = balloon.type.shareIdleCPUsInSame
-            if level and idle:
-                places = (node.cpus for node in self._tree.walk() if node.level == level)
+            if level and idle and balloon.cpus:
+                if level not in places:
+                    places[level] = [node.cpus for node in self._tree.walk() if node.level == level]
                 lent = idle & self._free_for(balloon.type)
-                balloon.idle |= _union(place & lent for place in places if place & balloon.cpus)
+                balloon.idle |= _union(place & lent for place in places[level] if place & balloon.cpus)
             if balloon.idle != before:
                 touched.append(balloon)
         return touched

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.balloon import Balloon
 from nri.policies.placement.balloons.options import BalloonType
-from nri.policies.placement.containers import Container
+from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.node_zones import cpu_resource, node_zone
 from nri.policies.placement.policy import MOST_CANDIDATES, Candidate, Explanation, Gauge, Place
 from nri.policies.placement.zones import MemoryZones
 from nri.text import count
 
-__all__ = ["BalloonSnapshot", "Decision", "explanation", "gauges", "places"]
+__all__ = ["BalloonSnapshot", "Decision", "balloon_zone", "container_zone", "explanation", "gauges", "places"]
 
 
 class BalloonSnapshot(NamedTuple):
@@ -73,6 +74,49 @@ def places(
         free = zones.capacity(mems), zones.free(mems)
         found.append(Place(str(each), each.type.name, 0, each.cpus, cpus, mems, free_m(each), *free, members))
     return found
+
+
+def balloon_zone(
+    balloon: Balloon, machine: Machine, free_m: int, most_free_m: int, allocatable_m: int
+) -> dict[str, Any]:
+    """The zone of a balloon in the node's NodeResourceTopology.
+
+    Args:
+        free_m: the largest CPU request that fits as the balloon is; `most_free_m` if it grows as far as it can now.
+        allocatable_m: the largest that would fit if there were no containers.
+    """
+    attributes: dict[str, str | int] = {
+        "cpuset": balloon.cpus,
+        "shared cpuset": balloon.idle,
+        "excess cpus": f"{free_m}m",
+    }
+    if balloon.components:
+        attributes["component cpusets"] = _component_cpusets(balloon)
+    resources = [cpu_resource(1000 * machine.online.bit_count(), allocatable_m, most_free_m)]
+    return node_zone(str(balloon), "balloon", resources, attributes)
+
+
+def _component_cpusets(top: Balloon) -> str:
+    """The CPUs of a balloon's components, nested as they are: `{{0-1}, {{2}, {3}}}`."""
+    texts: dict[Balloon, str] = {}
+    for balloon in reversed(top.parts()):  # components before what they are part of
+        inside = [texts[part] for part in balloon.components]
+        texts[balloon] = "{" + (", ".join(inside) if inside else masks.text(balloon.cpus)) + "}"
+    return texts[top]
+
+
+def container_zone(container: Container, balloon: Balloon, pins: Pins, machine: Machine) -> dict[str, Any]:
+    """The zone of a container in the node's NodeResourceTopology.
+
+    Its capacity is what it can use: its CPU limit, or the CPUs that it may run on if they are fewer. Nothing of it is
+    available to others.
+    """
+    requests = container.requests
+    allowed_m = 1000 * (masks.parse(pins.cpus) if pins.cpus else machine.online).bit_count()
+    capacity_m = min(requests.cpu_limit_m or allowed_m, allowed_m)
+    resources = [cpu_resource(capacity_m, requests.cpu_m, 0)]
+    attributes = {"cpuset": pins.cpus or "", "memory set": pins.mems or container.mems}
+    return node_zone(str(container), "allocation for container", resources, attributes, str(balloon))
 
 
 def explanation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -9,11 +10,12 @@ from nri.config.complaint import WrongValue
 from nri.config.place import Path
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.scheduling import SchedulingClass, check_names
-from nri.policies.placement.tuning import CpuClass
+from nri.policies.placement.tuning import Control, CpuClass
 
 __all__ = ["Level", "Options"]
 
 _CLASSES = ("guaranteed", "burstable", "besteffort")
+_CLASS_KEYS = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
 
 Level = Literal["system", "package", "die", "numa", "l3cache", "l2cache", "core", "thread"]
 
@@ -65,7 +67,7 @@ class Options:
     defaultExclusiveCPUClass: str = ""
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
     agent: dict[str, Any] = field(default_factory=dict)
-    control: dict[str, Any] = field(default_factory=dict)
+    control: Control = field(default_factory=Control)
     instrumentation: dict[str, Any] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
 
@@ -79,11 +81,17 @@ class Options:
                     ("podQoSSchedulingClasses", qos), "is no class of pods", f"write {', '.join(_CLASSES)}"
                 )
         check_names("schedulingClasses", [each.name for each in self.schedulingClasses], asked)
-        keys = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
-        check_names("cpuClasses", [each.name for each in self.cpuClasses], {(key,): getattr(self, key) for key in keys})
+        names: dict[Path, str] = {(key,): getattr(self, key) for key in _CLASS_KEYS if self.cpuClasses}
+        check_names("cpuClasses", [each.name for each in self.cpuClasses], names)
         if self.cpuClasses and not self.sharedPoolCPUClass:
             reason = "missing: it says how CPUs are set that come back from a container"
             raise WrongValue("sharedPoolCPUClass", reason, "name one of cpuClasses")
+
+    def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
+        """The keys that name a class of CPUs although none is defined, with its name."""
+        for key in _CLASS_KEYS if not self.cpuClasses else ():
+            if name := getattr(self, key):
+                yield (key,), name
 
     def scheduling_class(self, namespace: str, qos: str) -> str:
         """The name of the scheduling class of containers that ask for none; "" for none."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from nri.config.complaint import WrongValue
 from nri.kube.quantity import shares_of_millicpu
@@ -19,7 +20,7 @@ from nri.policies.placement import masks
 from nri.policies.placement.affinity import Affinity, affinities
 from nri.policies.placement.allocator import CpuAllocator
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins, always
+from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, shown
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
@@ -102,9 +103,12 @@ class TopologyAware(Kept):
         self.level = self.pools.existing_level(options.unlimitedBurstable)
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
+        self.unmet: dict[str, str] = {}
         self._decisions: dict[str, view.Decision] = {}
         #: Containers whose cold start is over.
         self._warm: set[str] = set()
+        #: How long the others are to be without DRAM, because it is asked for every second.
+        self._cold_s: dict[str, float] = {}
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
         grants = {} if state is None else state.grants
@@ -169,6 +173,8 @@ class TopologyAware(Kept):
         pool.take(exclusive)
         self._enter(grant)
         self.containers[container.id] = container
+        if unmet := self._unmet(container, exclusive > 0):
+            self.unmet[container.id] = unmet
         if pool.is_overpromised() or (kind is CpuKind.RESERVED and not pool.reserved):
             self._take_back(container.id)
             del self.containers[container.id]
@@ -189,7 +195,12 @@ class TopologyAware(Kept):
         self._changes.touched[container.id] = None
         self.containers[container.id] = container
         try:
-            self._place(container, "")
+            try:
+                self._place(container, "")
+            except NoPlace:
+                if not container.runs:
+                    raise
+                self._place(container, "", lenient=True)
         except NoPlace:
             del self.containers[container.id]
             raise
@@ -204,6 +215,8 @@ class TopologyAware(Kept):
         self.containers.pop(container_id, None)
         self._decisions.pop(container_id, None)
         self._warm.discard(container_id)
+        self._cold_s.pop(container_id, None)
+        self.unmet.pop(container_id, None)
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
@@ -220,7 +233,7 @@ class TopologyAware(Kept):
         if old is not None and not self.choices.failure_changes_nothing:
             self._repin(old)
         try:
-            self._place(container, old.pool.name if old else "")
+            self._place(container, old.pool.name if old else "", lenient=container_id in self.unmet)
         except NoPlace:
             if self.choices.failure_changes_nothing:
                 container.requests = before
@@ -231,15 +244,15 @@ class TopologyAware(Kept):
 
     def cold_starts(self) -> dict[str, float]:
         """The containers that began without DRAM, and for how many seconds they are to be without it."""
-        found = {}
-        for name, grant in self.grants.items():
-            if grant.cold:
+        cold = {name: grant.container for name, grant in self.grants.items() if grant.cold}
+        for name, container in cold.items():
+            if name not in self._cold_s:
                 try:
-                    found[name] = cold_start_s(grant.container)
+                    self._cold_s[name] = cold_start_s(container)
                 except NoPlace as error:  # it has been written anew since
-                    grant.container.doubt("cold-start", error.reason)
-                    found[name] = 0.0
-        return found
+                    container.doubt("cold-start", error.reason)
+                    self._cold_s[name] = 0.0
+        return {name: self._cold_s[name] for name in cold}
 
     def warm(self, container_id: str) -> dict[str, Pins]:
         """Let a container have DRAM as well, at the end of its cold start; without enough of it it stays as it is."""
@@ -280,10 +293,20 @@ class TopologyAware(Kept):
 
     # -- placing ------------------------------------------------------------------------------------------------------
 
-    def _place(self, container: Container, hinted: str) -> None:
+    def _place(self, container: Container, hinted: str, lenient: bool = False) -> None:
+        """Give a container a grant. Raises NoPlace.
+
+        With `lenient` annotations that cannot be met are noted in `unmet`, and do not refuse it.
+        """
         request, candidates = self._looked_at(container, hinted)
-        check_asked(container, request.exclusive > 0, self.options.cpuClasses, self._unmovable)
-        grant = self._first_that_serves(candidates, request)
+        unmet = self._unmet(container, request.exclusive > 0)
+        if unmet and not lenient:
+            raise NoPlace(str(container), unmet)
+        grant = self._first_that_serves(candidates, request, lenient)
+        unmet = unmet or self._unmet_strictness(grant, request)
+        self.unmet.pop(container.id, None)
+        if unmet:
+            self.unmet[container.id] = unmet
         self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
         self._enter(grant)
         self._pin(grant)
@@ -319,6 +342,14 @@ class TopologyAware(Kept):
         rest = [score for score in found if score not in first]
         return [*first, *rest] if self.choices.resize_can_move else first
 
+    def _unmet(self, container: Container, own: bool) -> str:
+        """Why an annotation for the own CPUs of a container cannot be met; "" if all can."""
+        try:
+            check_asked(container, own, self.options.cpuClasses, self._unmovable)
+        except NoPlace as error:
+            return error.reason
+        return ""
+
     def _unmovable(self, patterns: Sequence[str]) -> str:
         controllable, choices = self.options.controllableInterrupts, self.choices
         return unmovable(self._interrupts, controllable, choices.movable_interrupts_will_do, patterns)
@@ -326,11 +357,11 @@ class TopologyAware(Kept):
     def _scoring(self, request: Request) -> Scoring:
         return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)
 
-    def _first_that_serves(self, candidates: list[Score], request: Request) -> Grant:
+    def _first_that_serves(self, candidates: list[Score], request: Request, lenient: bool) -> Grant:
         lacks = []
         for score in candidates if self.choices.next_pool_is_tried else candidates[:1]:
             try:
-                return self._serve(score, request)
+                return self._serve(score, request, lenient)
             except (NoMemory, NoPlace, ValueError) as error:
                 score.lack = score.lack or (error.reason if isinstance(error, NoPlace) else str(error))
                 lacks.append(f"{score.pool.name} lacks {score.lacks(request)}")
@@ -352,7 +383,7 @@ class TopologyAware(Kept):
         except NoMemory as error:
             score.lack = f"memory ({error})"
 
-    def _serve(self, score: Score, request: Request) -> Grant:
+    def _serve(self, score: Score, request: Request, lenient: bool) -> Grant:
         """Give a container what it asks of a pool. Raises NoMemory, NoPlace or ValueError, and then nothing changed."""
         pool, kind = score.pool, request.kind
         exclusive, shared_m = request.exclusive, request.shared_m
@@ -369,7 +400,9 @@ class TopologyAware(Kept):
                 raise ValueError(f"{shared_m - pool.free_shared_m()}m shared CPU")
             if self.choices.idle_containers_have_a_cpu and (pool.starves() or (grant.idle and not pool.free_sharable)):
                 raise ValueError("a shared CPU for containers that ask for none")
-            self._check_strict(grant, request, score.offer)
+            grant.zone = score.offer.zone
+            if not lenient and (unmet := self._unmet_strictness(grant, request)):
+                raise ValueError(unmet)
             self._commit(grant, score.offer)
         except (NoMemory, ValueError):
             pool.give_back(cpus)
@@ -394,8 +427,8 @@ class TopologyAware(Kept):
         sliceable = slices(self._allocator)
         return self._allocator.allocate(sliceable, count, request.priority) if count else 0
 
-    def _check_strict(self, grant: Grant, request: Request, offer: Offer) -> None:
-        """Raise ValueError if strict hints, or a requirement of isolated CPUs, are not met."""
+    def _unmet_strictness(self, grant: Grant, request: Request) -> str:
+        """What strict hints, or a requirement of isolated CPUs, lack in a grant; "" if they are met."""
         strict = request.container.asks_flag("strict.topologyhints")
         for hint in request.container.hints.values() if strict is not None and strict[1] else ():
             cpus = grant.exclusive
@@ -403,14 +436,15 @@ class TopologyAware(Kept):
                 cpus |= grant.pool.reserved
             elif grant.kind is CpuKind.NORMAL and request.shared_m:
                 cpus |= grant.pool.free_sharable
-            zone = offer.zone if self.choices.strict_hints_bind_memory and not grant.preserved else 0
+            zone = grant.zone if self.choices.strict_hints_bind_memory and not grant.preserved else 0
             for wanted_cpus, wanted_nodes in self._wanted(hint):
                 if cpus & ~wanted_cpus or zone & ~wanted_nodes:
-                    raise ValueError(f"CPUs {masks.text(wanted_cpus)}, which it strictly wants")
+                    return f"CPUs {masks.text(wanted_cpus)}, which it strictly wants"
         if request.exclusive and request.isolated and request.only_isolated:
             missing = request.exclusive - (grant.exclusive & grant.pool.isolated).bit_count()
             if missing > 0:
-                raise ValueError(f"{missing} isolated CPUs, which it requires")
+                return f"{missing} isolated CPUs, which it requires"
+        return ""
 
     def _wanted(self, hint: Hint) -> list[tuple[int, int]]:
         """CPUs and memory nodes that a hint allows."""
@@ -498,9 +532,9 @@ class TopologyAware(Kept):
         """All pools, from the root down."""
         return view.places(self.pools, self.zones, self.grants)
 
-    def in_zones(self, _container_id: str) -> bool:
-        """Whether a container has a zone of its own in the node's NodeResourceTopology: the original has none."""
-        return False
+    def node_zones(self) -> list[dict[str, Any]]:
+        """One zone of the node's NodeResourceTopology for each pool; containers have none, as in the original."""
+        return view.node_zones(self.pools, self.zones)
 
     def gauges(self) -> Iterator[Gauge]:
         """The measurements of all pools, under the original's names."""
@@ -560,7 +594,7 @@ class TopologyAware(Kept):
         try:
             return self.pools.existing_level(found[1])
         except ValueError:
-            words = f"{found[1]!r} is no level: system, package, die, numa or l3cache"
+            words = f"{shown(found[1])} is no level: system, package, die, numa or l3cache"
             container.doubt("unlimited-burstable", words)
             return self.level
 

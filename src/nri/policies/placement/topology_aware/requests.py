@@ -12,7 +12,7 @@ from enum import Enum
 from nri.config import parse_duration
 from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Container
+from nri.policies.placement.containers import Container, shown
 from nri.policies.placement.expressions import matches
 from nri.policies.placement.machine import Priority
 from nri.policies.placement.topology_aware.options import Options
@@ -134,7 +134,7 @@ def _priority(container: Container, default: Priority) -> Priority:
     if found is None or found[1] == "default":
         return default
     if found[1] not in ("high", "normal", "low", "none"):
-        container.doubt("prefer-cpu-priority", f"{found[1]!r} is none of high, normal, low, none and default")
+        container.doubt("prefer-cpu-priority", f"{shown(found[1])} is none of high, normal, low, none and default")
         return default
     return Priority.named(found[1])
 

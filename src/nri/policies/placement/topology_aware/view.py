@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nri.policies.placement import masks
 from nri.policies.placement.containers import Container
+from nri.policies.placement.node_zones import cpu_resource, memory_resource, node_zone
 from nri.policies.placement.policy import Candidate, Explanation, Gauge, Place
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request
@@ -18,7 +19,10 @@ from nri.policies.placement.topology_aware.scoring import Score, Scoring
 from nri.policies.placement.zones import ALL_KINDS, MemoryZones
 from nri.text import count, size
 
-__all__ = ["Decision", "explanation", "gauges", "places"]
+__all__ = ["Decision", "explanation", "gauges", "node_zones", "places"]
+
+#: What a NodeResourceTopology calls the levels of pools.
+_ZONE_TYPES = {"system": "virtual node", "package": "socket", "die": "die", "numa": "numa node", "l3cache": "L3 cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def places(pools: Pools, zones: MemoryZones, grants: Mapping[str, Granted]) -> l
                 pool.level,
                 pool.depth,
                 cpus,
-                pool.free_sharable | pool.reserved,
+                pool.free_sharable,
                 mems,
                 pool.free_shared_m() + 1000 * pool.free_isolated.bit_count(),
                 zones.capacity(mems),
@@ -60,6 +64,30 @@ def places(pools: Pools, zones: MemoryZones, grants: Mapping[str, Granted]) -> l
             )
         )
     return found
+
+
+def node_zones(pools: Pools, zones: MemoryZones) -> list[dict[str, Any]]:
+    """One zone for each pool, the leaves first, as the original exports them.
+
+    Isolated CPUs are neither in the capacity nor available: only exclusive requests can have them.
+    """
+    return [_node_zone(pool, zones) for pool in pools.by_id]
+
+
+def _node_zone(pool: Pool, zones: MemoryZones) -> dict[str, Any]:
+    mems = pool.memory_of(ALL_KINDS)
+    capacity_m = 1000 * (pool.sharable | pool.reserved).bit_count()
+    attributes = {"memory set": mems, "shared cpuset": pool.free_sharable}
+    if pool.reserved:
+        attributes["reserved cpuset"] = pool.reserved
+    if pool.free_isolated:  # then all of them, those in use included
+        attributes["isolated cpuset"] = pool.isolated
+    resources = [
+        memory_resource(zones.capacity(mems), zones.free(mems)),
+        cpu_resource(capacity_m, capacity_m, pool.free_shared_m()),
+    ]
+    parent = "" if pool.parent is None else pool.parent.name
+    return node_zone(pool.name, _ZONE_TYPES[pool.level], resources, attributes, parent)
 
 
 def explanation(container: Container, pool: Pool, decision: Decision, scoring: Scoring, *, then: bool) -> Explanation:
@@ -162,7 +190,7 @@ def gauges(pools: Pools, zones: MemoryZones, found: list[Place], shared: set[str
         rows: list[tuple[str, str, dict[str, str], float]] = [
             ("cpu_capacity_cores", "CPUs", {**whole, "cpus": masks.text(place.cpus)}, place.cpus.bit_count()),
             ("cpu_shared_capacity_cores", "CPUs that containers share", zone, place.shared.bit_count()),
-            ("cpu_shared_assigned_cores", "shared CPUs promised", zone, (pool.shared_m + pool.reserved_m) / 1000),
+            ("cpu_shared_assigned_cores", "shared CPUs promised", zone, pool.shared_m / 1000),
             ("cpu_shared_available_cores", "shared CPUs that are left", zone, pool.free_shared_m() / 1000),
             ("mem_capacity_bytes", "bytes of memory", whole, place.memory_bytes),
             ("mem_assigned_bytes", "bytes of memory that are promised", by_mems, zones.used(place.mems)),

@@ -30,6 +30,13 @@ def test_types_have_names_of_their_own_and_no_endless_components() -> None:
         balloons(*chain, {"name": "t20"})
 
 
+def test_a_composite_of_more_balloons_than_any_machine_has_cpus_is_refused() -> None:
+    levels = [{"name": f"t{n}", "components": [{"balloonType": f"t{n + 1}"}] * 9} for n in range(4)]
+    with pytest.raises(ValueError, match=r"balloonTypes\[0\].components: 't0' is made of more than 4096 balloons"):
+        balloons(*levels, {"name": "t4"})
+    assert balloons(*levels[1:], {"name": "t4"}).balloons
+
+
 def test_loads_have_a_class() -> None:
     with pytest.raises(ValueError, match=r"balloonTypes\[0\].loads\[0\]: 'net' is not in loadClasses"):
         balloons({"name": "a", "loads": ["net"]}, loadClasses=[{"name": "disk", "level": "core"}])

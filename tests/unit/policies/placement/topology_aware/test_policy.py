@@ -381,3 +381,32 @@ def test_a_container_that_finds_no_dram_stays_with_what_it_has() -> None:
     policy = topology_aware(with_memory("pmem", 16, True), pinMemory=False)
     policy.create(container("cold", 500, GIB, **COLD))
     assert policy.warm("cold") == {}
+
+
+def test_strict_hints_and_required_isolated_cpus_refuse_a_new_container_and_not_one_that_runs() -> None:
+    near = {"device": Hint("4-7")}
+    for annotation, hints, lacks in (
+        ("strict.topologyhints", near, "CPUs 4-7, which it strictly wants"),
+        ("require-isolated-cpus", {}, "2 isolated CPUs, which it requires"),
+    ):
+        policy = topology_aware(availableResources={"cpu": "cpuset:0-3"})
+        one = container("one", 2000, **{annotation: "true"})
+        one.hints = hints
+        with pytest.raises(NoPlace, match=lacks.partition(", ")[0]):
+            policy.create(one)
+        assert policy.unmet == {}
+        one.runs = True
+        assert policy.create(one)["one"].cpus == "2-3"
+        assert policy.unmet == {"one": lacks}
+        policy.release("one")
+        assert policy.unmet == {}
+
+
+def test_a_running_container_whose_class_is_not_there_any_more_can_be_resized() -> None:
+    policy = topology_aware(cpuClasses=[{"name": "low"}], sharedPoolCPUClass="low")
+    one = container("one", 2000, cpu_class="fast")
+    one.runs = True
+    policy.create(one)
+    assert "there is no CPU class 'fast'; low" in policy.unmet["one"]
+    assert policy.resize("one", Requests(3000, 3000, 0, 0))["one"].cpus
+    assert "there is no CPU class 'fast'; low" in policy.unmet["one"]

@@ -131,7 +131,7 @@ def test_pools_and_their_measurements_add_up() -> None:
     }  # fmt: skip
     root = {name: values["root"] for name, values in found.items()}
     assert root["cpu_capacity_cores"] == 16
-    assert root["cpu_shared_capacity_cores"] == 14
+    assert root["cpu_shared_capacity_cores"] == 13
     assert root["cpu_shared_assigned_cores"] == 0.7
     assert root["mem_assigned_bytes"] == 2 * GIB
     assert root["mem_available_bytes"] + root["mem_assigned_bytes"] == 8 * GIB

@@ -1,0 +1,62 @@
+"""A configuration is accepted where nri-plugins accepts one of its kind; record_zones compares the verdicts with it."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from nri.config import Source
+from nri.errors import ConfigError
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.unread import unread_keys
+from nri.testing.placement.machines import policy_of
+from tests.support.placement import DATA, guest
+
+CONFIGURATIONS = {each["id"]: each for each in yaml.safe_load((DATA / "configurations.yaml").read_text())}
+NAMES = {"BalloonsPolicy": "balloons", "TopologyAwarePolicy": "topology-aware"}
+
+
+def loaded(name: str) -> Any:
+    one = CONFIGURATIONS[name]
+    text = yaml.safe_dump({"kind": one["kind"], "spec": one["spec"]})
+    return policy_of(NAMES[one["kind"]], Machine.of(guest()), Source(name, text, "yaml"))
+
+
+def warnings(name: str) -> dict[str, str]:
+    return {each.key: each.reason for each in unread_keys(loaded(name).options, 16)}
+
+
+@pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if each["accepted"]])
+def test_what_the_original_accepts_is_accepted(name: str) -> None:
+    assert loaded(name).pins == {}
+
+
+@pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if not each["accepted"]])
+def test_what_the_original_refuses_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        loaded(name)
+
+
+def test_a_class_that_is_not_defined_is_a_warning_with_its_key_and_name() -> None:
+    reason = "it has no effect: {!r} is not in cpuClasses; these CPUs stay as they are"
+    assert warnings("sample-with-an-undefined-idle-class")["idleCPUClass"] == reason.format("undefined")
+    assert warnings("types-with-undefined-classes")["balloonTypes[1].cpuClass"] == reason.format("absent")
+    pools = warnings("pools-with-a-class-that-nothing-defines")
+    assert pools["sharedPoolCPUClass"] == reason.format("low")
+    assert not any("lass" in key for key in warnings("classes-of-releases-until-2026"))
+
+
+def test_classes_of_older_releases_are_in_force_where_there_is_no_newer_one() -> None:
+    policy = loaded("classes-of-releases-until-2026")
+    classes = {each.name: each for each in policy.options.cpuClasses}
+    assert (classes["quick"].maxFreq, classes["quick"].energyPerformancePreference) == (3_000_000, 1)
+    assert (classes["slow"].minFreq, classes["slow"].energyPerformancePreference) == (700_000, None)
+    assert set(policy.tuning().classes) == {"slow"}
+    (newer,) = loaded("a-class-in-both-places").options.cpuClasses
+    assert newer.maxFreq == "turbo"
+    assert warnings("a-class-in-both-places") == {
+        "control.cpu.classes.quick": "it has no effect: cpuClasses has a class quick, too"
+    }
+    assert warnings("pools-with-older-classes") == {
+        "control.cpu": "it has no effect: classes of CPUs are read from cpuClasses"
+    }
