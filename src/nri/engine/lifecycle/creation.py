@@ -17,13 +17,13 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image
 from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.exit_handler import CLEARED, ExitHandler
+from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inputs import Inputs, image_config
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, to_json
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.undo import Undo
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.lifecycle.resources import in_force, mark_unsupported, reasons_of, result_of
 from nri.engine.lifecycle.status import log_path
 from nri.engine.spec import Account, check_path, container_spec, stop_signal
@@ -146,7 +146,7 @@ class Creation:
         if CLEARED not in container.record.done:
             self._processes.remove(container)
         self._inputs.unmount(container)
-        remove_tree(Path(container.record.bundle))
+        remove_tree(self._machinery.places.bundle(container.id))
 
 
 def _note_left_out(container: ContainerEntry, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:

@@ -181,16 +181,15 @@ class PodSteps:
 
     def stop_holder(self, pod: PodEntry) -> None:
         """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
-        bundle = self._places.bundle(pod.id)
-        if not bundle.exists():
+        bundle, record = self._places.bundle(pod.id), pod.record
+        if not bundle.exists() and not record.bundle:
             return
         self._exit_handler.forget(pod.id)
         # A runtime that has to kill it looks whether it has ended ten times a second.
-        send(bundle, pod.id, pod.record.pid, "KILL", _END_S)
-        self._machinery.conmon.remove(self._machinery.runtime(pod.record.runtime_handler), pod.id, bundle)
-        self._processes.unplace(pod.record.cgroup_parent, pod.id)
-        self._processes.clear(self._cgroup(pod.record), pod.id)
+        send(bundle, pod.id, record.pid, "KILL", _END_S)
+        self._processes.clear(pod.id, record.runtime_handler, record.cgroup_parent, self._cgroup(record))
         remove_tree(bundle)
+        record.bundle = ""
 
     def _cgroup(self, record: PodRecord) -> str:
         return cgroups_path(record.cgroup_parent, record.id, systemd=self._machinery.systemd_cgroup)
