@@ -18,6 +18,7 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
+from nri.engine.support.kernel import unmount
 from nri.files import remove_tree
 from tests.engine.node import CGROUPS, V2, Node
 
@@ -58,6 +59,9 @@ def _cut(path: Path) -> None:
 
 def _replaced(make: Callable[[Path], object]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
+        for mounted in (path, path / "persist"):
+            if mounted.is_mount():
+                unmount(mounted, lazily=True)
         remove_tree(path)
         make(path)
 

@@ -13,6 +13,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.images.mapping import open_way
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inventory import PodEntry, write_spec
+from nri.engine.lifecycle.parts.bundles import remove_bundle
 from nri.engine.lifecycle.parts.holder import PROGRAM, holder_spec, make_root
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.pod_files import PodFiles
@@ -26,7 +27,7 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
-from nri.files import private_folder, remove_tree
+from nri.files import private_folder
 
 __all__ = ["PodSteps"]
 
@@ -188,7 +189,7 @@ class PodSteps:
         # A runtime that has to kill it looks whether it has ended ten times a second.
         send(bundle, pod.id, record.pid, "KILL", _END_S)
         self._processes.clear(pod.id, record.runtime_handler, record.cgroup_parent, self._cgroup(record))
-        remove_tree(bundle)
+        remove_bundle(bundle)
         record.bundle = ""
 
     def _cgroup(self, record: PodRecord) -> str:

@@ -21,6 +21,7 @@ from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, read_spec
 from nri.engine.lifecycle.lost import lost_container, lost_pod
+from nri.engine.lifecycle.parts.bundles import remove_bundle
 from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.pod_files import PodFiles
@@ -35,7 +36,6 @@ from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
 from nri.errors import NriError, describe
-from nri.files import remove_tree
 
 __all__ = ["Replay", "sweep"]
 
@@ -222,7 +222,7 @@ def _folders(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
     """Bundles and root file systems."""
     bundles, images = machinery.places.bundles, machinery.images
     for name in _strays((path.name for path in bundles.iterdir()), known):
-        yield _Stray("the bundle", name, partial(remove_tree, bundles / name))
+        yield _Stray("the bundle", name, partial(remove_bundle, bundles / name))
     for name in _strays((path.name for path in images.snapshots.root.iterdir()), known):
         yield _Stray("the root file system", name, partial(images.unmount, name))
 
