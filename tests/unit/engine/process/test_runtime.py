@@ -70,3 +70,20 @@ def test_a_pipe_in_the_place_of_a_state_is_named_and_the_runtime_is_not_called(t
     runtime.update("bad", {})
     assert (tmp_path / "asked").read_text().split()[-3:] == ["update", "--resources=/dev/stdin", "bad"]
     assert runtime.containers() == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("script", "damaged"),
+    [
+        ("echo 'unexpected EOF' >&2; exit 1", True),
+        ("echo '[]'", True),
+        ("echo 'container does not exist' >&2; exit 1", False),
+        ("kill -9 $$", False),
+        ('echo \'{"id": "a", "status": "running", "pid": 1, "bundle": "/b"}\'', False),
+    ],
+)
+def test_a_state_that_the_runtime_cannot_read_is_damaged(tmp_path: Path, script: str, damaged: bool) -> None:
+    binary = tmp_path / "runc"
+    binary.write_text(f"#!/bin/sh\n{script}\n")
+    binary.chmod(0o755)
+    assert Runtime(str(binary), tmp_path / "root").is_damaged("a") is damaged
