@@ -93,7 +93,8 @@ class Replay:
 
     def _keep_substitutes(self, identities: Collection[str]) -> None:
         """Write the records that replace lost ones, so that the next start knows of them, too."""
-        for entry in (*self._inventory.pods(), *self._inventory.containers()):
+        entries: list[PodEntry | ContainerEntry] = [*self._inventory.pods(), *self._inventory.containers()]
+        for entry in entries:
             if entry.id in identities:
                 self._inventory.note(entry)
 
