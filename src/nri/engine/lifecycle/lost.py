@@ -59,6 +59,7 @@ def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: 
         annotations = _annotations(machinery, container.id)
         for key in ("name", "namespace", "uid"):
             metadata.setdefault(key, annotations.get(f"{_KEY}sandbox-{key}", ""))
+    metadata["name"] = metadata.get("name") or identity
     parent = parents[0] if parents else own
     bundle = machinery.places.bundle(identity)
     return PodRecord(

@@ -119,6 +119,7 @@ class Replay:
         if record.state is PodState.READY and not self._there(record):
             # The machine was started again: no namespace is there. Its stop tells plugins and gives the network back.
             record.state = PodState.STOPPING
+        _check_listed(record, "metadata")
         pod_status(entry)  # raises an error now for a damaged value, and not in each answer about all pods
         self._domain.pod_message(entry)
         parse_result(record.network, INTERFACE)
@@ -149,6 +150,7 @@ class Replay:
         if record.state is ContainerState.REMOVING:
             entry.exited.set()
             entry.ended.set()
+        _check_listed(record, "metadata", "image")
         container_status(entry)  # raises an error now for a damaged value, and not in each answer about all containers
         self._domain.container_message(entry)
         self._read_spec(entry)
@@ -186,6 +188,15 @@ class Replay:
         """End the programs that were making it when the engine was killed: else they go on while it is taken back."""
         if not self._machinery.dry:
             end_left(self._machinery.places.bundle(entry.id), variable)
+
+
+def _check_listed(record: PodRecord | ContainerRecord, *keys: str) -> None:
+    """Check the parts of a configuration that lists of pods and containers read. Raises ValueError."""
+    for key in keys:
+        if not isinstance(record.config.get(key), dict):
+            raise ValueError(f"'config' has no table {key!r}")  # noqa: TRY004  one kind of complaint for the reader
+    if not isinstance(record.config["metadata"].get("name"), str):
+        raise ValueError("'config' has no metadata.name")  # noqa: TRY004  as above
 
 
 class _Stray(NamedTuple):

@@ -47,4 +47,5 @@ def test_a_container_without_a_spec_that_can_be_used_has_no_pod(dry: Any, tmp_pa
 
 def test_a_pod_of_which_nothing_is_known_has_the_cgroup_that_the_engine_gives(dry: Any, tmp_path: Path) -> None:
     pod = lost_pod("p1", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"), [])
+    assert pod.config["metadata"] == {"name": "p1"}
     assert pod.cgroup_parent == dry.engine.machinery.pod_cgroup("p1") and pod.config["linux"]["cgroup_parent"] == ""

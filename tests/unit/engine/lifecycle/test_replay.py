@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle import replay as module
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.replay import sweep
 from nri.engine.lifecycle.status import container_status
+from nri.engine.services.pods import PodCalls
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 
@@ -130,7 +132,8 @@ def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: 
 @pytest.mark.parametrize(
     ("key", "value"),
     [("mounts", [{"container_path": 7}]), ("resources", {"cpu_shares": "x"}), ("user", {"uid": []}),
-     ("config", {"metadata": {"name": 7}}), ("exit_code", 1 << 40)],
+     ("config", {"metadata": {"name": 7}}), ("config", {}),
+     ("config", {"metadata": {"name": "c"}}), ("exit_code", 1 << 40)],
 )  # fmt: skip
 def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, key: str, value: object) -> None:
     container = dry.create(dry.pod())
@@ -221,3 +224,15 @@ def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypat
     assert "the bundle of lost, of which there is no record: it is busy" in complaints
     assert bundle.exists()
     assert not pod.exists()
+
+
+def test_a_pod_without_containers_whose_record_is_lost_is_listed_under_its_id(dry: Any) -> None:
+    pod, other = dry.pod(), dry.pod("other")
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    change(dry, "pods", other, config={})
+    engine = dry.restart()
+    items = PodCalls(engine.pods, engine.containers).list_pod_sandbox(pb.ListPodSandboxRequest(), None).items
+    assert {item.id: item.metadata.name for item in items} == {pod: pod, other: other}
+    for identity in (pod, other):
+        engine.pods.remove(identity)
