@@ -194,4 +194,4 @@ def test_a_process_whose_plugin_wrote_to_stderr_ends_in_order_each_time(tmp_path
         done = subprocess.run(
             [sys.executable, "-c", SPEAKS, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, "panicked" in done.stderr) == (0, False), done.stderr[-2000:]
