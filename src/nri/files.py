@@ -36,6 +36,7 @@ __all__ = [
     "Lock",
     "Records",
     "Seen",
+    "Unreadable",
     "Usage",
     "open_regular",
     "private_folder",
@@ -270,6 +271,13 @@ class Lock:
         self.close()
 
 
+class Unreadable(NamedTuple):
+    """A record that cannot be read: its name, and a line about its file: the error, and where the file is now."""
+
+    name: str
+    complaint: str
+
+
 class Records:
     """A private folder with a JSON file for each record, replaced whole, as one version of a program writes them.
 
@@ -298,22 +306,26 @@ class Records:
         if len(data) > self._most_bytes:
             raise OSError(errno.EFBIG, f"longer than {self._most_bytes} bytes", str(path))
         with self._writing:  # the same record by two threads: the later one wins whole
+            if path.is_dir() and not path.is_symlink():  # a file cannot be renamed onto it
+                remove_tree(path)
             write_whole(path, data, sync=sync)
 
     def remove(self, name: str, *, sync: bool = True) -> None:
         """Forget a record; one that is not there is no error."""
-        with self._writing, suppress(FileNotFoundError):
-            os.unlink(self.folder / f"{name}.json")
-            if sync:
+        path = self.folder / f"{name}.json"
+        with self._writing:
+            present = os.path.lexists(path)
+            remove_tree(path)
+            if sync and present:
                 sync_folder(self.folder)
 
-    def load(self, read: Callable[[str, dict[str, Any]], T]) -> tuple[list[T], list[str]]:
-        """All records, and a line for each file that was set aside. Files that a kill left half written are deleted.
+    def load(self, read: Callable[[str, dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
+        """All records, and the files that were set aside. Files that a kill left half written are deleted.
 
         `read` makes one of its name and row, and raises ValueError for one that it cannot use.
         """
         found: list[T] = []
-        complaints: list[str] = []
+        unreadable: list[Unreadable] = []
         for path in sorted(self.folder.iterdir()):
             if path.name.startswith(TEMPORARY):
                 remove_tree(path)
@@ -321,8 +333,8 @@ class Records:
                 try:
                     found.append(read(path.stem, self._row(path)))
                 except (ValueError, OSError, RecursionError) as error:
-                    complaints.append(f"{path}: {error}; {self._out_of_the_way(path)}")
-        return found, complaints
+                    unreadable.append(Unreadable(path.stem, f"{path}: {error}; {self._out_of_the_way(path)}"))
+        return found, unreadable
 
     def set_aside(self, name: str) -> str:
         """Move a record that cannot be used out of the way, for a person to look at; returns a text about its place."""

@@ -53,11 +53,12 @@ class Stop:
         signal: number of the first signal that came, or 0.
     """
 
-    __slots__ = ("_on_stop", "_second_ends", "_wake", "signal")
+    __slots__ = ("_listens", "_on_stop", "_second_ends", "_wake", "signal")
 
     def __init__(self, on_stop: "Callable[[], None] | None" = None, *, second_ends: bool = False) -> None:
         self.signal = 0
         self._on_stop, self._second_ends = on_stop, second_ends
+        self._listens = False
         self._wake = allocate_lock()
         self._wake.acquire()
 
@@ -69,6 +70,7 @@ class Stop:
         global _listener  # noqa: PLW0603 - see `_pipe`
         signal.set_wakeup_fd(_wake_pipe()[1], warn_on_full_buffer=False)
         _listener = get_ident()
+        self._listens = True
         for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self.take)
 
@@ -96,6 +98,27 @@ class Stop:
         while not self:
             os.read(woken, 64)
         return self.signal
+
+    def end_process_in(self, seconds: float, report: "Callable[[str], object]") -> None:
+        """End the process with `exit_code` this many seconds from now, unless it has ended by then.
+
+        The end of a process waits for all threads that are not daemons, and one of them may wait for another program.
+        `report` gets the names of these threads first. Nothing happens in a process that does not `listen`.
+        """
+        if not self._listens:
+            return
+        import threading  # noqa: PLC0415  most programs need none of it
+
+        def end() -> None:
+            try:
+                names = (thread.name for thread in threading.enumerate() if not thread.daemon)
+                report(", ".join(sorted(names)))
+            finally:
+                os._exit(self.exit_code)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
 
     @property
     def exit_code(self) -> int:

@@ -1,14 +1,21 @@
-"""A pool of threads that goes on where no further thread can be started, as at a limit of the process's cgroup.
+"""Work on other threads: its failure reaches the caller, and a thread that cannot be started stops no server.
 
-Python's own raises then, in the middle of a server that does not expect it: gRPC's never answers again.
+A process cannot start another thread at a limit of its cgroup. `ThreadPoolExecutor` raises an exception then, in the
+middle of a server that does not expect it, and gRPC's server never answers again.
 """
 
 from __future__ import annotations
 
+import errno
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-__all__ = ["ThreadPool"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["ThreadPool", "run_all", "run_on_new_thread"]
 
 
 class ThreadPool(ThreadPoolExecutor):
@@ -22,3 +29,55 @@ class ThreadPool(ThreadPoolExecutor):
     def _adjust_thread_count(self) -> None:  # called for each work, which is in the queue already
         with suppress(RuntimeError):
             super()._adjust_thread_count()
+
+
+def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
+    """Run calls at the same time, each on a thread of this name, and wait for all of them.
+
+    A call for which no thread can be started runs on the calling thread. Raises the error of a call that failed,
+    whatever its class; the errors of other calls are notes of it.
+    """
+    errors: list[BaseException] = []
+    threads = []
+    for call in calls:
+        try:
+            threads.append(_start(call, errors, name))
+        except RuntimeError:
+            _run(call, errors)
+    _join(threads, errors)
+
+
+def run_on_new_thread(call: Callable[[], object], name: str) -> None:
+    """Run a call on a thread that ends with it, as a call must that changes the namespaces of its thread.
+
+    Raises the call's error, whatever its class; OSError if no thread can be started.
+    """
+    errors: list[BaseException] = []
+    try:
+        thread = _start(call, errors, name)
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from None
+    _join([thread], errors)
+
+
+def _start(call: Callable[[], object], errors: list[BaseException], name: str) -> threading.Thread:
+    thread = threading.Thread(target=_run, args=(call, errors), name=name)
+    thread.start()
+    return thread
+
+
+def _run(call: Callable[[], object], errors: list[BaseException]) -> None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001  the waiting caller raises it
+        errors.append(error)
+
+
+def _join(threads: Iterable[threading.Thread], errors: list[BaseException]) -> None:
+    for thread in threads:
+        thread.join()
+    if errors:
+        first, *others = errors
+        for other in others:
+            first.add_note(f"and {type(other).__name__}: {other}")
+        raise first

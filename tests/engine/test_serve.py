@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,17 @@ def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
     assert not engine.cri_socket.exists()
     engine.restart()
     assert talker in running(engine)
+
+
+def test_it_ends_in_bounded_time_while_a_container_takes_long_to_stop(engine: Engine, pod: Pod) -> None:
+    container = engine.cri.run(pod, "stubborn", ["/bin/sh", "-c", "trap '' TERM; while true; do sleep 1; done"])
+    request = pb.StopContainerRequest(container_id=container, timeout=300)
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(engine.cri.call, "StopContainer", request)
+        wait_for(lambda: engine.cri.info(container)["pid"])
+        began = time.monotonic()
+        assert engine.stop() == 0
+        assert time.monotonic() - began < 15
+        assert call.exception() is not None
+    engine.restart()
+    assert container in running(engine)

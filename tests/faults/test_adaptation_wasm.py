@@ -172,3 +172,26 @@ def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path:
     )
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]
     assert "ended by the runtime" in done.stderr, done.stderr[-2000:]  # in the words of whoever says it first
+
+
+SPEAKS = """
+import sys
+from nri.testing import FakeRuntime, make_container, make_pod
+
+runtime = FakeRuntime(plugin_path=sys.argv[1], request_timeout_s=30.0)
+assert runtime.adaptation.ready(["10-speaks"], 20), runtime.plugins
+for _ in range(2):
+    runtime.create_container(make_pod(), make_container())
+"""
+
+
+def test_a_process_whose_plugin_wrote_to_stderr_ends_in_order_each_time(tmp_path: Path) -> None:
+    write = '(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))'
+    speak = """(i32.store (i32.const 24) (i32.const 65536)) (i32.store (i32.const 28) (i32.const 3000))
+        (drop (call $write (i32.const 2) (i32.const 24) (i32.const 1) (i32.const 32))) (i64.const 0)"""
+    wat.install(tmp_path, "10-speaks", wat.plugin({"create_container": speak, "shutdown": speak}, imports=write))
+    for _ in range(50):
+        done = subprocess.run(
+            [sys.executable, "-c", SPEAKS, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+        )
+        assert (done.returncode, "panicked" in done.stderr) == (0, False), done.stderr[-2000:]

@@ -31,7 +31,7 @@ from nri.engine.network.configuration import parse_network
 from nri.engine.network.results import PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.process.conmon import PERSIST, parse_sync
 from nri.engine.process.exits import read_exit
-from nri.engine.process.runtime import parse_list, parse_state
+from nri.engine.process.runtime import parse_state
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.process.stats import parse_interfaces
 from nri.engine.services.images import image_message
@@ -121,7 +121,7 @@ def _network(data: bytes) -> None:
 
 
 def _runtime(data: bytes) -> None:
-    for ask in (parse_state, parse_list, parse_sync):
+    for ask in (parse_state, parse_sync):
         with suppress(ValueError):
             ask(data)
     features = parse_json(data)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -106,3 +108,28 @@ def test_one_that_is_stopped_twice_is_stopped() -> None:
     for _ in range(2):
         stop.take(signal.SIGTERM)
     assert stop
+
+
+#: A program whose end would wait for a thread for ever.
+STUCK = """
+import signal, sys, threading
+from nri.signals import Stop
+stop = Stop()
+stop.listen()
+threading.Thread(target=threading.Event().wait, name="stuck").start()
+print("ready", flush=True)
+stop.wait_for_signal()
+stop.end_process_in(0.2, lambda names: print(names, flush=True))
+"""
+
+
+def test_a_process_ends_in_time_although_a_thread_of_it_waits_for_ever() -> None:
+    with subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        program.terminate()
+        try:
+            assert program.wait(20) == 0
+        finally:
+            program.kill()
+        assert "stuck" in program.stdout.read()

@@ -1,10 +1,14 @@
-"""A pool of threads at a limit of threads."""
+"""A pool of threads at a limit of threads, and errors of calls on other threads."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import wait
+from contextlib import nullcontext
 
-from nri.threads import ThreadPool
+import pytest
+
+from nri.threads import ThreadPool, run_all, run_on_new_thread
 from tests.support.no_threads import no_threads
 
 
@@ -22,3 +26,32 @@ def test_what_comes_while_no_thread_can_be_started_is_done_by_one_that_is_there(
         with no_threads():
             works = [pool.submit(int) for _ in range(20)]
             assert not wait(works, 20).not_done
+
+
+class Broken(Exception):
+    """An error that no caller expects."""
+
+
+def fail() -> None:
+    raise Broken("of its own kind")
+
+
+@pytest.mark.parametrize("starved", [False, True])
+def test_an_unexpected_error_of_one_call_reaches_the_caller_after_all_have_run(starved: bool) -> None:
+    done = list[int]()
+    calls = [fail, lambda: done.append(1), lambda: done.append(2), fail]
+    with no_threads() if starved else nullcontext(), pytest.raises(Broken, match="of its own kind") as raised:
+        run_all(calls, "all")
+    assert sorted(done) == [1, 2]
+    assert raised.value.__notes__ == ["and Broken: of its own kind"]
+
+
+def test_a_call_on_a_new_thread_raises_what_it_raised_and_is_never_run_on_the_calling_one() -> None:
+    names = list[str]()
+    run_on_new_thread(lambda: names.append(threading.current_thread().name), "new")
+    assert names == ["new"]
+    with pytest.raises(Broken):
+        run_on_new_thread(fail, "new")
+    with no_threads(), pytest.raises(OSError, match="can't start new thread"):
+        run_on_new_thread(lambda: names.append("never"), "new")
+    assert names == ["new"]

@@ -63,7 +63,7 @@ class Evictions:
     def _run(self, identity: str, end: Callable[[], object]) -> None:
         try:
             end()
-        except NriError as error:
+        except Exception as error:  # noqa: BLE001  the end of a thread
             self._could_not(identity, error)
         finally:
             with self._lock:
@@ -71,4 +71,5 @@ class Evictions:
                 self._full = False
 
     def _could_not(self, identity: str, error: Exception) -> None:
-        self._log.warning("container %s could not be evicted: %s", identity, error)
+        trace = None if isinstance(error, (NriError, RuntimeError)) else error
+        self._log.warning("container %s could not be evicted: %s", identity, error, exc_info=trace)

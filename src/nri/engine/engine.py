@@ -18,7 +18,7 @@ from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inventory import Inventory
 from nri.engine.lifecycle.parts.dry import DryMachinery
 from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.parts.places import Places
+from nri.engine.lifecycle.parts.places import Places, lock_folders
 from nri.engine.lifecycle.pod_steps import PodSteps
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.replay import Replay
@@ -62,12 +62,11 @@ class Engine:
         self, config: EngineConfig, name: str = FIRST_DOMAIN, hub: NriHub | None = None, **nri_options: Any
     ) -> None:
         self.config, self.name = config, name
-        places = Places(config.root, config.state)
-        self._store = Store(places.records)
+        self._locks = lock_folders(config.root, config.state)
         try:
-            self._wire(config, places, hub, nri_options)
+            self._wire(config, Places(config.root, config.state), hub, nri_options)
         except BaseException:
-            self._store.close()
+            self._locks.close()
             raise
         self.domains: dict[str, Engine] = {}
         try:
@@ -80,7 +79,7 @@ class Engine:
     def _wire(self, config: EngineConfig, places: Places, hub: NriHub | None, nri_options: dict[str, Any]) -> None:
         self.machinery = machinery = (DryMachinery if config.dry else Machinery)(config, places)
         self.images: ImageStore = machinery.images
-        self.inventory = inventory = Inventory(self._store)
+        self.inventory = inventory = Inventory(Store(places.records))
         self.events = bus = EventBus(inventory)
         self.nri = hub = hub or NriHub(
             config.nri, importlib.metadata.version("nri"), places.root / "plugins.json", **nri_options
@@ -96,7 +95,7 @@ class Engine:
             inventory, machinery, domain, bus, processes, creation, exit_handler, updates
         )
         self.pods = Pods(inventory, machinery, domain, bus, steps, containers)
-        self._replay = Replay(inventory, machinery, steps, creation, exit_handler)
+        self._replay = Replay(inventory, machinery, domain, processes, steps, creation, exit_handler)
         self.complaints: list[str] = []
         self._returning: threading.Thread | None = None
         self._stopped = False
@@ -121,9 +120,11 @@ class Engine:
 
     def _await_plugins(self) -> None:
         """Have ends that came while no engine ran told once the plugins of before are back."""
-        self.nri.await_return()
-        for each in self._all():
-            each._exit_handler.open()
+        try:
+            self.nri.await_return()
+        finally:  # else the ends of containers would wait for ever
+            for engine in self._all():
+                engine._exit_handler.open()
 
     def stop(self) -> None:
         """Let go of everything; containers run on, and the next engine finds them. A second call does nothing."""
@@ -137,7 +138,7 @@ class Engine:
         if self._returning is not None:
             self._returning.join()
         for each in self._all():
-            each._store.close()
+            each._locks.close()
 
     def _all(self) -> list[Engine]:
         """This and its further domains."""

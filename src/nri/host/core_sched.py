@@ -14,10 +14,10 @@ import ctypes
 import enum
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterable
 
 from nri.host.outcome import Outcome, Result, Unsupported, explain
+from nri.threads import run_on_new_thread
 
 __all__ = ["CoreScheduler", "Prctl", "Scope"]
 
@@ -102,9 +102,10 @@ class CoreScheduler:
             else:
                 results.extend(self._give(pid, cookie, scope) for pid in pids)
 
-        thread = threading.Thread(target=work, name="nri-core-sched", daemon=True)
-        thread.start()
-        thread.join()
+        try:
+            run_on_new_thread(work, "nri-core-sched")
+        except OSError as error:  # no thread can be started
+            return [_failed(pid, cookie, error) for pid in pids]
         return results
 
     def _give(self, pid: int, cookie: int, scope: Scope) -> Result:

@@ -182,10 +182,16 @@ class Recorder:
             self._wake.clear()
             self._drain()
             if monotonic() >= due:
-                self._writer.flush()
+                self._flush()
                 due = monotonic() + _BLOCK_S
         self._drain()
         self._writer.close()
+
+    def _flush(self) -> None:
+        try:
+            self._writer.flush()
+        except Exception:
+            log.exception("a part of the recording could not be written")
 
     def _drain(self) -> None:
         """Hand over what is held now; what comes meanwhile is for the next round."""

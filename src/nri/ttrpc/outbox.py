@@ -88,3 +88,5 @@ class Outbox:
             link.fail(error.reason)
         except DeadlineExceeded:
             link.fail("closed (the peer does not read its replies)")
+        except Exception as error:  # noqa: BLE001 - else the frames after it would wait for ever
+            link.fail(f"closed (a reply could not be written: {error})")

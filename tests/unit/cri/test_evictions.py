@@ -71,3 +71,17 @@ def test_what_cannot_be_ended_is_told_and_may_be_asked_for_again(
     made.wait()
     wait_for(lambda: caplog.messages[-1] == "container c could not be evicted: gone already", "the second complaint")
     assert "container c could not be evicted: can't start new thread" in caplog.messages
+
+
+def test_an_unexpected_error_of_an_eviction_is_logged_and_the_container_can_be_evicted_again(
+    made: Evictions, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise LookupError("no such zone")
+
+    done = threading.Event()
+    made.begin("c1", "why", broken)
+    made.wait()
+    assert "container c1 could not be evicted: no such zone" in caplog.text
+    made.begin("c1", "why", done.set)
+    assert done.wait(20)

@@ -10,6 +10,7 @@ import pytest
 
 from nri.host import CoreScheduler, Outcome
 from nri.host.core_sched import Scope
+from tests.support.no_threads import no_threads
 
 GET, CREATE, SHARE_TO, SHARE_FROM = range(4)
 
@@ -115,3 +116,12 @@ def test_this_kernel_does_it_or_says_why_it_does_not() -> None:
         assert result.outcome is Outcome.UNSUPPORTED
     else:
         assert scheduler.cookie(os.getpid()) >= 0
+
+
+def test_a_pass_that_no_thread_can_do_fails_for_each_process() -> None:
+    scheduler = CoreScheduler(Kernel({1: 0, 10: 100, 11: 100}))
+    with no_threads():
+        results = scheduler.clear([10, 11])
+    assert [(result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED), result.after) for result in results] == [
+        (False, None), (False, None)
+    ]  # fmt: skip

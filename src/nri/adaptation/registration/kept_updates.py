@@ -206,7 +206,10 @@ class KeptUpdates:
                 if due is None:
                     self.worker = None
                     return
-            self.hand_over(due)
+            try:
+                self.hand_over(due)
+            except Exception:  # other containers' updates come through this thread
+                log.exception("the updates that waited for container %s were not handed over", due)
 
     def _next(self) -> str | None:
         """The next container whose time has come; None: there was nothing to do for a while. Holds the lock."""

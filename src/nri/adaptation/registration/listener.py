@@ -7,6 +7,7 @@ milliseconds, so the oldest are those that never will. Next: `nri.adaptation.reg
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -30,6 +31,12 @@ __all__ = ["Listener"]
 
 #: Connections that may wait without taking part yet.
 UNSETTLED = 64
+
+
+log = logging.getLogger("nri.adaptation")
+
+#: How long to wait after a connection that could not be accepted, in seconds.
+_PAUSE_S = 0.1
 
 
 class Listener:
@@ -90,20 +97,26 @@ class Listener:
         poll.register(listening, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poll.poll(self._expire() * 1000)}
-            if self._wake_read in ready:
-                return
-            if not ready:
-                continue
             try:
-                sock, _ = listening.accept()
-            except BlockingIOError:
-                continue
-            except OSError as error:  # out of descriptors: what waits is served as soon as there are some
-                self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
-                threading.Event().wait(0.1)
-                continue
-            self._admit(sock)
+                ready = {fd for fd, _ in poll.poll(self._expire() * 1000)}
+                if self._wake_read in ready:
+                    return
+                if ready:
+                    self._accept(listening)
+            except Exception:  # one connection's error must not keep all other plugins out
+                log.exception("a plugin's connection could not be accepted")
+                threading.Event().wait(_PAUSE_S)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            sock, _ = listening.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # out of descriptors: what waits is served as soon as there are some
+            self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
+            threading.Event().wait(_PAUSE_S)
+            return
+        self._admit(sock)
 
     def _expire(self) -> float:
         """Close connections whose time is up; returns how many seconds until the next one's is.

@@ -96,7 +96,10 @@ class UpdateQueue:
                     self.workers -= 1
                     return
                 number, request = self.queues[peer].popleft()
-            self._answer(peer, number, request)
+            try:
+                self._answer(peer, number, request)
+            except Exception:  # else this worker would be missing, and the plugin's other requests never answered
+                log.exception("a request of plugin %s could not be answered", peer.qualified)
             with self._lock:
                 # One request of a plugin at a time: it becomes ready again only now.
                 if self.queues[peer]:

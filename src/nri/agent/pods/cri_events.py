@@ -69,6 +69,8 @@ class CriEvents:
                 _log.debug("the runtime reports no events: %s", error)
             except NriError as error:
                 _log.debug("the runtime reports no events: %s", error)
+            except Exception:  # noqa: BLE001  the thread goes on with the next connection
+                _log.exception("events of the runtime could not be read")
             self._stopping.wait(max(later_s, backoff.ended()))
 
     def _listen(self) -> None:

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["Daemon", "log_to", "needs_extra", "run", "serve_engine", "serve_proxy", "unit_text"]
 
 
+#: How long a stop may take, in seconds: the next start takes up what a killed engine or proxy was doing.
+STOP_S = 10.0
+
+
 class Daemon(Protocol):
     """A program that serves until it is stopped."""
 
@@ -78,6 +82,7 @@ def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log:
         ready.clear()
         log.info("stopping after %s; containers run on", signal.Signals(number).name)
         notify("STOPPING=1")
+        stop.end_process_in(STOP_S, lambda names: log.warning("%s: not stopped in %g s: %s", what, STOP_S, names))
     finally:
         daemon.stop()
         if server is not None:

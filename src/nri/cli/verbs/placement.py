@@ -289,6 +289,7 @@ def follow(
     resource's status, and its pools or balloons are in the node's NodeResourceTopology. Runs beside the plugin, which
     needs no access to the apiserver.
     """
+    import signal
     import threading
 
     from nri.cli.support.daemon import log_to
@@ -312,12 +313,24 @@ def follow(
             resources.run(stopping, once=True)
             return
         stop.listen()
-        thread = threading.Thread(target=resources.run, args=(stopping,), daemon=True)
+        errors: list[BaseException] = []
+
+        def follow() -> None:
+            try:
+                resources.run(stopping)
+            except BaseException as error:  # noqa: BLE001  raised below; the wait for a signal would hide it
+                errors.append(error)
+            finally:
+                stop.take(signal.SIGTERM)
+
+        thread = threading.Thread(target=follow, daemon=True)
         thread.start()
         stop.wait_for_signal()
         stopping.set()
         resources.cut()
         thread.join()
+        if errors:
+            raise errors[0]
 
 
 # -- on paper ---------------------------------------------------------------------------------------------------------

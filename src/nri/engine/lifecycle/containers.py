@@ -11,7 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
@@ -36,6 +38,7 @@ from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, NotThere
 from nri.errors import NriError
+from nri.threads import run_all
 
 __all__ = ["START_FAILED", "Containers"]
 
@@ -117,7 +120,7 @@ class Containers:
             began = time.time_ns()
             self._runtime(container).start(container.id)
             self._inventory.move_container(container, "finish start", started_at_ns=began)  # it may be over by now
-        except (NriError, OSError) as error:
+        except Exception as error:
             code, reason = START_FAILED
             why = container.record.message or str(error)  # it has one already if a plugin has evicted it
             self._exit_handler.take(container, Exit(container.id, code, time.time_ns(), reason), why)
@@ -156,21 +159,7 @@ class Containers:
     def end_all(self, pod_id: str, *, remove: bool) -> None:
         """Stop or remove all containers of a pod by force, at the same time. Raises the first error."""
         work = self.remove if remove else self.stop
-        failed: list[NriError | OSError] = []
-
-        def end(identity: str) -> None:
-            try:
-                work(identity)
-            except (NriError, OSError) as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=end, args=(each.id,)) for each in self._inventory.containers(pod_id)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failed:
-            raise failed[0]
+        run_all([partial(work, entry.id) for entry in self._inventory.containers(pod_id)], "nri-engine-end-all")
 
     def update_resources(
         self, prefix: str, linux: pb.LinuxContainerResources, annotations: dict[str, str] | None = None
@@ -194,13 +183,13 @@ class Containers:
         It is killed when its time is over, or its caller `gone`.
         """
         container = self._running(prefix)
-        process = exec_process(container.spec["process"], argv)
+        process = exec_process(_process(container), argv)
         return self._machinery.exec_sync(self._runtime(container), container.id, process, timeout_s, gone)
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
         """Run a program in a container with its streams open. Raises as :meth:`exec_sync`."""
         container = self._running(prefix)
-        process = exec_process(container.spec["process"], argv, tty=tty)
+        process = exec_process(_process(container), argv, tty=tty)
         return Execution(self._runtime(container), container.id, process, stdin=stdin)
 
     def attach(self, prefix: str) -> Attachment:
@@ -228,3 +217,10 @@ class Containers:
 
     def _runtime(self, container: ContainerEntry) -> Runtime:
         return self._machinery.runtime(container.record.runtime_handler)
+
+
+def _process(container: ContainerEntry) -> Any:
+    """The process of a container's OCI spec. Raises EngineError for a spec that could not be read at the last start."""
+    if "process" not in container.spec:
+        raise EngineError(f"container {container.id}: config.json of its bundle cannot be used: stop and remove it")
+    return container.spec["process"]

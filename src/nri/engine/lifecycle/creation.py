@@ -17,13 +17,14 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image
 from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.exit_handler import CLEARED, ExitHandler
+from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inputs import Inputs, image_config
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, to_json
+from nri.engine.lifecycle.parts.bundles import make_bundle, remove_bundle
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.undo import Undo
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.lifecycle.resources import in_force, mark_unsupported, reasons_of, result_of
 from nri.engine.lifecycle.status import log_path
 from nri.engine.spec import Account, check_path, container_spec, stop_signal
@@ -32,7 +33,6 @@ from nri.engine.state import ContainerRecord
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
 from nri.errors import RequestError
-from nri.files import private_folder, remove_tree
 
 __all__ = ["Creation"]
 
@@ -66,7 +66,8 @@ class Creation:
             with Undo(f"container {container.id}") as undo:
                 undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
                 bundle = Path(container.record.bundle)
-                undo.step("bundle", lambda: private_folder(bundle), lambda: remove_tree(bundle))
+                dry = self._machinery.dry
+                undo.step("bundle", lambda: make_bundle(bundle, dry=dry), lambda: remove_bundle(bundle))
                 folders = undo.step(
                     "root", lambda: self._inputs.mount(pod, container, image), lambda: self._inputs.unmount(container)
                 )
@@ -146,7 +147,7 @@ class Creation:
         if CLEARED not in container.record.done:
             self._processes.remove(container)
         self._inputs.unmount(container)
-        remove_tree(Path(container.record.bundle))
+        remove_bundle(self._machinery.places.bundle(container.id))
 
 
 def _note_left_out(container: ContainerEntry, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:

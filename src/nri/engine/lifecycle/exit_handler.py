@@ -11,22 +11,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
 from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.process import Exit
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError, NotThere
+from nri.errors import describe
 
-__all__ = ["CLEARED", "ExitHandler"]
-
-#: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
-CLEARED = "cleared"
+__all__ = ["ExitHandler"]
 
 _log = logging.getLogger(__name__)
 _OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
@@ -66,8 +63,12 @@ class ExitHandler:
 
     def watch(self, container: ContainerEntry | PodEntry) -> None:
         """Have the end of a container, or of what holds a pod, told when it comes, also if it has come already."""
-        record = container.record
-        self._exits.watch(container.id, Path(record.bundle), self._machinery.runtime(record.runtime_handler))
+        record, machinery = container.record, self._machinery
+        handler = record.runtime_handler
+        if handler not in machinery.config.runtimes:
+            _log.warning("%s: the runtime handler %r is not configured any more", container, handler)
+            handler = machinery.config.default_runtime
+        self._exits.watch(container.id, machinery.places.bundle(container.id), machinery.runtime(handler))
 
     def later(self, container: ContainerEntry) -> None:
         """Tell of an end that an earlier engine recorded, if that did not come to tell it."""
@@ -100,7 +101,7 @@ class ExitHandler:
         def go() -> None:
             try:
                 work()
-            except Exception:  # noqa: BLE001  the end of a thread; what waits for it has a deadline
+            except Exception:  # noqa: BLE001  `tell` has kept it for the caller that waits
                 _log.exception("the end of %s could not be taken up", identity)
             finally:
                 with self._lock:
@@ -125,8 +126,10 @@ class ExitHandler:
             if not self._record(container, found, message):
                 return
         container.exited.set()
-        self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)
-        self._tell_when_open(container)
+        try:
+            self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)
+        finally:
+            self._tell_when_open(container)
 
     def _record(self, container: ContainerEntry, found: Exit, message: str) -> bool:
         """Have what is left cleared away, and write the end down; False if that was done before."""
@@ -153,17 +156,24 @@ class ExitHandler:
 
     def tell(self, container: ContainerEntry) -> None:
         """Tell plugins of an end that is recorded, unless they know it."""
-        with self._domain.block(urgent=True):
-            self._domain.stop(container)
-        container.ended.set()
+        try:
+            with self._domain.block(urgent=True):
+                self._domain.stop(container)
+        except Exception as error:
+            container.failure = describe(error)
+            raise
+        finally:
+            container.ended.set()
 
     def _clear(self, container: ContainerEntry) -> bool:
         """Have what is left killed and forgotten; False if that failed, and its removal is to try again."""
         try:
             self._exits.forget(container.id)
             self._processes.remove(container)
-        except (EngineError, OSError) as error:
-            _log.warning("container %s has ended, and could not be cleared away: %s", container.id, error)
+        except Exception as error:  # noqa: BLE001  whatever it is, the end has to be recorded
+            trace = None if isinstance(error, (EngineError, OSError)) else error
+            text = "container %s has ended, and could not be cleared away: %s"
+            _log.warning(text, container.id, error, exc_info=trace)
             return False
         return True
 

@@ -68,6 +68,7 @@ class ContainerEntry:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
         log_lock: held while its log is opened anew.
+        failure: why plugins could not be notified of its end, for the next caller that waits for that; "" without.
         starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
         order: by which answers of plugins its resources were set last.
     """
@@ -81,6 +82,7 @@ class ContainerEntry:
         self.log_lock = threading.Lock()
         self.exited = threading.Event()
         self.ended = threading.Event()
+        self.failure = ""
         self.starting = threading.RLock()
         self.order = FieldOrder()
 
@@ -196,7 +198,7 @@ class Inventory:
             _set(entry, changes)
             try:
                 self.store.put(entry.record, sync=sync)
-            except OSError as error:
+            except (OSError, ValueError, TypeError) as error:
                 _set(entry, before)
                 raise EngineError(f"the record of {entry.id} cannot be written: {error}") from error
 
@@ -233,13 +235,15 @@ def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
     write_whole(bundle / "config.json", json.dumps(spec).encode(), sync=False)
 
 
-def read_spec(bundle: str) -> dict[str, Any]:
-    """The spec of a bundle; {} if it is gone, with the machine's restart."""
+def read_spec(bundle: Path) -> dict[str, Any]:
+    """The spec of a bundle; {} if it is gone, with the machine's restart. Raises OSError, ValueError."""
     try:
-        found = parse_json(read_regular(Path(bundle) / "config.json", _SPEC_BYTES))
-    except (OSError, ValueError):
+        spec = parse_json(read_regular(bundle / "config.json", _SPEC_BYTES))
+    except FileNotFoundError:
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(spec, dict):
+        raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of error for the caller
+    return spec
 
 
 def _set(entry: Entry, values: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.images.mapping import open_way
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inventory import PodEntry, write_spec
+from nri.engine.lifecycle.parts.bundles import remove_bundle
 from nri.engine.lifecycle.parts.holder import PROGRAM, holder_spec, make_root
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.pod_files import PodFiles
@@ -26,7 +27,7 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
-from nri.files import private_folder, remove_tree
+from nri.files import private_folder
 
 __all__ = ["PodSteps"]
 
@@ -181,16 +182,15 @@ class PodSteps:
 
     def stop_holder(self, pod: PodEntry) -> None:
         """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
-        bundle = self._places.bundle(pod.id)
-        if not bundle.exists():
+        bundle, record = self._places.bundle(pod.id), pod.record
+        if not bundle.exists() and not record.bundle:
             return
         self._exit_handler.forget(pod.id)
         # A runtime that has to kill it looks whether it has ended ten times a second.
-        send(bundle, pod.id, pod.record.pid, "KILL", _END_S)
-        self._machinery.conmon.remove(self._machinery.runtime(pod.record.runtime_handler), pod.id, bundle)
-        self._processes.unplace(pod.record.cgroup_parent, pod.id)
-        self._processes.clear(self._cgroup(pod.record), pod.id)
-        remove_tree(bundle)
+        send(bundle, pod.id, record.pid, "KILL", _END_S)
+        self._processes.clear(pod.id, record.runtime_handler, record.cgroup_parent, self._cgroup(record))
+        remove_bundle(bundle)
+        record.bundle = ""
 
     def _cgroup(self, record: PodRecord) -> str:
         return cgroups_path(record.cgroup_parent, record.id, systemd=self._machinery.systemd_cgroup)

@@ -1,7 +1,8 @@
 """The processes of containers and of what holds a pod: made by conmon and OCI runtime, stopped, taken away.
 
-Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Next:
-:mod:`nri.engine.lifecycle.domain`.
+Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Where
+the OCI runtime cannot read its own state of a container, all processes in the container's cgroups are killed instead.
+Next: :mod:`nri.engine.lifecycle.domain`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
+from nri.engine.support.command import end_left
 from nri.engine.support.errors import CommandTimeout, EngineError, NotThere
+from nri.files import remove_tree
 from nri.text import plain
 
-__all__ = ["EVICTED", "Processes"]
+__all__ = ["CLEARED", "EVICTED", "Processes"]
 
+#: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
+CLEARED = "cleared"
 #: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
 KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
@@ -70,19 +75,54 @@ class Processes:
     def remove(self, container: ContainerEntry) -> None:
         """Take away what OCI runtime and conmon have of a container, as far as it is there. Raises EngineError."""
         record = container.record
-        runtime = self._machinery.runtime(record.runtime_handler)
-        try:
-            self._machinery.conmon.remove(runtime, container.id, Path(record.bundle))
-        finally:  # also where the runtime's program is missing, so that nothing can have been made by it
-            self.unplace(self._pod_cgroup(record), container.id)
-            self.clear(record.cgroup_path, container.id)
+        self.clear(container.id, record.runtime_handler, self._pod_cgroup(record), record.cgroup_path)
 
-    def clear(self, cgroup: str, identity: str) -> None:
-        """Take away what an OCI runtime that was killed has left of a container: its cgroup, and what runs in that."""
-        if self._machinery.systemd_cgroup or posixpath.basename(cgroup) != identity:
-            return  # a plugin has named the cgroup: it may have existed before, and others may be in it or below it
-        self.cgroups.end(cgroup)
-        self.cgroups.remove(cgroup)
+    def clear(self, identity: str, handler: str, parent: str, cgroup: str) -> None:
+        """Take away all processes and cgroups of a container, or of what holds a pod.
+
+        Args:
+            identity: of the container or pod.
+            handler: the name of its OCI runtime in the configuration.
+            parent: the cgroup of the pod.
+            cgroup: the container's own cgroup.
+
+        Raises:
+            EngineError: the OCI runtime failed, or a process remains.
+        """
+        try:
+            self._remove_by_runtime(identity, handler)
+        finally:  # also where the runtime's program is missing, so that nothing can have been made by it
+            self.unplace(parent, identity)
+            # A cgroup that a plugin has named may have existed before, and others may be in it or below it.
+            if not self._machinery.systemd_cgroup and posixpath.basename(cgroup) == identity:
+                self.cgroups.end(cgroup)
+                self.cgroups.remove(cgroup)
+
+    def _remove_by_runtime(self, identity: str, handler: str) -> None:
+        try:
+            runtime = self._machinery.runtime(handler)
+            self._machinery.conmon.remove(runtime, identity, self._machinery.places.bundle(identity))
+        except EngineError as error:
+            if handler in self._machinery.config.runtimes and not self._machinery.runtime(handler).is_damaged(identity):
+                raise
+            _log.warning("%s is ended without its OCI runtime, and its hooks are not run: %s", identity, error)
+            self.end_stray(identity)
+
+    def end_stray(self, identity: str, handler: str = "") -> None:
+        """End all processes of a container that are found by its cgroups and its bundle, and forget its state.
+
+        The OCI runtime of a handler is asked first. Raises EngineError if a process remains.
+        """
+        if handler:
+            self.clear(identity, handler, "", "")
+        if self._machinery.dry:
+            return
+        end_left(self._machinery.places.bundle(identity))
+        for cgroup in self.cgroups.find(identity):
+            self.cgroups.end(cgroup)
+            self.cgroups.remove(cgroup)
+        for name in self._machinery.config.runtimes:
+            remove_tree(self._machinery.places.runtime(name) / identity)
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:
         """The cgroup of a container's pod; plugins may have given the container itself another one."""
@@ -105,18 +145,44 @@ class Processes:
             over = _ends(container, min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S, gone)
         if not over:
             # A frozen process dies only when its runtime thaws it.
-            over = self._send(container, "KILL") and container.exited.wait(FROZEN_S)
+            self._send(container, "KILL")
+            over = container.exited.wait(FROZEN_S)
         if not over:
-            self._machinery.runtime(container.record.runtime_handler).kill(container.id, "KILL")
+            if not self._kill(container, "KILL"):
+                self._end_by_cgroup(container)
             if not container.exited.wait(KILL_S):
                 raise CommandTimeout(f"stop of container {container.id}", KILL_S)
+        if CLEARED not in container.record.done and container.record.state is ContainerState.EXITED:
+            self._end_by_cgroup(container)
         container.ended.wait(_TOLD_S)
+        if failure := container.failure:
+            container.failure = ""
+            raise EngineError(f"container {container.id} has ended, and plugins could not be notified of it: {failure}")
+
+    def _end_by_cgroup(self, container: ContainerEntry) -> None:
+        """End all processes in the container's own cgroup; conmon records it. Raises EngineError if one remains."""
+        if not self._machinery.dry:
+            for cgroup in self.cgroups.find(container.id):
+                if not posixpath.basename(cgroup).startswith("conmon-"):
+                    self.cgroups.end(cgroup)
 
     def _send(self, container: ContainerEntry, word: str) -> bool:
-        """Send a signal to the first process; False if it has ended already."""
+        """Send a signal to the first process; False if it has ended already, or only its cgroup is known."""
         record = container.record
-        runtime = self._machinery.runtime(record.runtime_handler)
-        return send(Path(record.bundle), container.id, record.pid, word) or runtime.kill(container.id, word)
+        return send(Path(record.bundle), container.id, record.pid, word) or self._kill(container, word)
+
+    def _kill(self, container: ContainerEntry, word: str) -> bool:
+        """Have the OCI runtime send a signal; False if it does not know the container. Raises EngineError."""
+        handler = container.record.runtime_handler
+        try:
+            return self._machinery.runtime(handler).kill(container.id, word)
+        except EngineError as error:
+            if handler in self._machinery.config.runtimes and not self._machinery.runtime(handler).is_damaged(
+                container.id
+            ):
+                raise
+            _log.warning("%s gets no SIG%s from its OCI runtime: %s", container, word, error)
+            return False
 
     def evict(self, identity: str, reason: str) -> None:
         """Begin to stop a container that plugins want gone, and return; its message says why."""
@@ -136,7 +202,8 @@ class Processes:
 
     def unplace(self, parent: str, identity: str) -> None:
         """Take a conmon's cgroup away, after its end."""
-        self.cgroups.remove(self._conmon_cgroup(parent, identity))
+        if path := self._conmon_cgroup(parent, identity):
+            self.cgroups.remove(path)
 
     def _conmon_cgroup(self, parent: str, identity: str) -> str:
         if self._machinery.systemd_cgroup:

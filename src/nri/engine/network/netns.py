@@ -12,12 +12,12 @@ import os
 import re
 import socket
 import struct
-import threading
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_point, mount, unmount, unshare
-from nri.files import private_folder
+from nri.files import private_folder, remove_tree
+from nri.threads import run_on_new_thread
 
 __all__ = ["NetworkNamespaces"]
 
@@ -38,13 +38,13 @@ class NetworkNamespaces:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o400))
         except FileExistsError:
             raise EngineError(f"there is a network namespace {path} already") from None
-        failed: list[OSError] = []
-        thread = threading.Thread(target=_make, args=(path, of, failed), name="nri-engine-netns")
-        thread.start()
-        thread.join()
-        if failed:
+        try:
+            run_on_new_thread(lambda: _make(path, of), "nri-engine-netns")
+        except BaseException as error:
             self.remove(name)
-            raise EngineError(f"no network namespace {path}: {failed[0]}") from failed[0]
+            if isinstance(error, OSError):
+                raise EngineError(f"no network namespace {path}: {error}") from error
+            raise
         return path
 
     def remove(self, name: str) -> None:
@@ -52,7 +52,7 @@ class NetworkNamespaces:
         path = self._path(name)
         while unmount(path, lazily=True):
             pass
-        path.unlink(missing_ok=True)
+        remove_tree(path)
 
     def exists(self, name: str) -> bool:
         """Whether the namespace is there: after a restart of the machine its file alone is."""
@@ -68,17 +68,14 @@ class NetworkNamespaces:
         return self.root / name
 
 
-def _make(path: Path, of: int, failed: list[OSError]) -> None:
-    """Leave the host's network for good, and pin what this thread has got; runs in a thread of its own."""
-    try:
-        if of:
-            enter(of, "net", CLONE_NEWNET)
-        else:
-            unshare(CLONE_NEWNET)
-        _loopback_up()
-        mount("/proc/thread-self/ns/net", path, flags=MS_BIND)
-    except OSError as error:
-        failed.append(error)
+def _make(path: Path, of: int) -> None:
+    """Leave the host's network for good, and pin the namespace of this thread, which ends then. Raises OSError."""
+    if of:
+        enter(of, "net", CLONE_NEWNET)
+    else:
+        unshare(CLONE_NEWNET)
+    _loopback_up()
+    mount("/proc/thread-self/ns/net", path, flags=MS_BIND)
 
 
 def _loopback_up() -> None:

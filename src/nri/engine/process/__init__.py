@@ -6,7 +6,7 @@ Next: :mod:`nri.engine.process.runtime`.
 """
 
 from nri.engine.process.attach import Attachment
-from nri.engine.process.conmon import Conmon, Created
+from nri.engine.process.conmon import PERSIST, Conmon, Created
 from nri.engine.process.counters import Counters, Transfer, read_counters
 from nri.engine.process.execution import ExecResult, Execution, exec_sync
 from nri.engine.process.exits import Exit, Exits
@@ -15,6 +15,7 @@ from nri.engine.process.signals import send
 from nri.engine.process.stats import ContainerStats, InterfaceStats, read_interfaces, read_stats
 
 __all__ = [
+    "PERSIST",
     "Attachment",
     "Conmon",
     "ContainerStats",

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
-from nri.engine.support.command import readable, start, wait_ended
+from nri.engine.support.command import end_left, readable, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.errors import RequestError
 from nri.files import open_regular, private_folder, read_regular
@@ -286,6 +286,8 @@ def find_conmon(bundle: Path, container_id: str) -> int:
 
 def _end_conmon(bundle: Path, container_id: str) -> None:
     """Kill a conmon whose container could not be made, with the runtime that it waits for."""
-    if pid := find_conmon(bundle, container_id):
+    if not _written_pid(bundle) and bundle.exists():
+        end_left(bundle)  # the file is lost or damaged; the command line names the bundle
+    elif pid := find_conmon(bundle, container_id):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # it leads a session of its own, in which the runtime is

@@ -109,9 +109,13 @@ class DryRuntime:
                 target[name] = values
         path.write_text(json.dumps(spec))
 
-    def containers(self) -> dict[str, RuntimeState]:
-        """All containers, by id."""
-        return {name: self.state(name) for name in [*self._containers]}
+    def containers(self) -> list[str]:
+        """The ids of all containers."""
+        return sorted(self._containers)
+
+    def is_damaged(self, container_id: str) -> bool:  # noqa: ARG002
+        """No state is on the disk."""
+        return False
 
     def version(self) -> str:
         """The version: none, because there is no program."""

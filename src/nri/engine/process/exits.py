@@ -122,7 +122,10 @@ class Exits:
                     del self._descriptors[key.data.container_id]
                     self._selector.unregister(key.fd)
                 os.close(key.fd)
-                self._tell(key.data)
+                try:
+                    self._tell(key.data)
+                except Exception:  # noqa: BLE001  the ends of all other containers come through this thread
+                    _log.exception("the end of container %s could not be read", key.data.container_id)
 
     def _tell(self, watched: _Watched) -> None:
         found = read_exit(watched.container_id, watched.bundle)
@@ -138,7 +141,7 @@ class Exits:
     def _lost(self, watched: _Watched) -> None:
         try:
             end_lost(watched.runtime, watched.container_id)
-        except (EngineError, OSError) as error:  # at a limit of threads processes cannot be started, either
+        except Exception as error:  # noqa: BLE001  whoever waits for the end gets it, and ends what is left
             _log.warning("container %s lost its conmon and could not be killed: %s", watched.container_id, error)
         self._call(Exit(watched.container_id, KILLED, time.time_ns(), MONITOR_LOST))
 

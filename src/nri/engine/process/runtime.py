@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.process.runtime_log import STDERR, cause_of
 from nri.engine.support.command import Output, run
-from nri.engine.support.errors import CommandFailed, EngineError, NotThere
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere, ToolMissing
 from nri.files import private_folder, remove_tree
 
-__all__ = ["Runtime", "RuntimeState", "parse_list", "parse_state", "process_id"]
+__all__ = ["Runtime", "RuntimeState", "parse_state", "process_id"]
 
 TIMEOUT_S = 30.0
 _RETRY_S = 0.02
@@ -48,18 +48,7 @@ class RuntimeState(NamedTuple):
 
 def parse_state(data: bytes) -> tuple[str, RuntimeState]:
     """A container's id and state, as a runtime prints them. Raises ValueError. Pure."""
-    return _state(parse_json(data))
-
-
-def parse_list(data: bytes) -> dict[str, RuntimeState]:
-    """The states of containers by their ids, as a runtime prints them. Raises ValueError. Pure."""
-    rows = parse_json(data or b"null") or []
-    if not isinstance(rows, list):
-        raise ValueError("no list")  # noqa: TRY004  one kind of error for the caller
-    return dict(map(_state, rows))
-
-
-def _state(row: object) -> tuple[str, RuntimeState]:
+    row = parse_json(data)
     if not isinstance(row, dict):
         raise ValueError("no table")  # noqa: TRY004
     identity, status, bundle = (row.get(key) for key in ("id", "status", "bundle"))
@@ -138,22 +127,32 @@ class Runtime:
                 self._call("delete", container_id, ["--force"])
             except CommandFailed as error:
                 if not _says(error, _NOT_THERE):
-                    if time.monotonic() > deadline:
+                    if time.monotonic() > deadline or self.is_damaged(container_id):
                         raise
                     time.sleep(_RETRY_S)
                     continue
+            remove_tree(self.root / container_id)  # a container whose state file is lost is not there for the runtime
             return
+
+    def is_damaged(self, container_id: str) -> bool:
+        """Whether the runtime cannot read its own state of a container, so that no command of it works."""
+        try:
+            self.state(container_id)
+        except CommandFailed as error:
+            return error.code > 0  # less is a signal: the runtime was killed, which says nothing of the state
+        except (NotThere, CommandTimeout, ToolMissing):
+            return False
+        except EngineError:
+            return True
+        return False
 
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
         """Put resources into force, written as ``linux.resources`` of the OCI spec. Raises CommandFailed."""
         self._call("update", container_id, ["--resources=/dev/stdin"], data=json.dumps(resources).encode())
 
-    def containers(self) -> dict[str, RuntimeState]:
-        """All containers below the runtime's root, by id: what a restart compares with the records."""
-        try:
-            return parse_list(self._call("list", before=["--format=json"]).stdout)
-        except ValueError as error:
-            raise EngineError(f"{self.name} list: an answer that cannot be read: {error}") from error
+    def containers(self) -> list[str]:
+        """The ids of all containers below the runtime's root, also of those whose state is damaged."""
+        return sorted(path.name for path in self.root.iterdir())
 
     def version(self) -> str:
         """The runtime's version, such as ``1.1.5``; empty if it says none."""
@@ -161,15 +160,13 @@ class Runtime:
         return words[words.index("version") + 1] if "version" in words[:-1] else ""
 
     def _call(
-        self, command: str, container_id: str = "", before: Sequence[str] = (), after: Sequence[str] = (),
+        self, command: str, container_id: str, before: Sequence[str] = (), after: Sequence[str] = (),
         data: bytes = b"",
     ) -> Output:  # fmt: skip
-        words = [container_id] if container_id else []
-        for folder in [self.root / container_id] if container_id else self.root.iterdir():
-            self._check_state(folder)
+        self._check_state(self.root / container_id)
         with self.log() as log:
-            argv = [self.binary, *self.options(log), command, *before, *words, *after]
-            action = " ".join([self.name, command, *words])
+            argv = [self.binary, *self.options(log), command, *before, container_id, *after]
+            action = f"{self.name} {command} {container_id}"
             output = run(argv, timeout_s=self.timeout_s, action=action, data=data, check=False)
             if output.code:
                 raise CommandFailed(action, output.code, cause_of(output.stderr, log))

@@ -126,6 +126,10 @@ _TYPES: Mapping[str, type] = {"str": str, "int": int, "Json": dict, "dict[str, s
                               "list[Json]": list}  # fmt: skip
 _ENUMS: Mapping[str, type[PodState | ContainerState]] = {"PodState": PodState, "ContainerState": ContainerState}
 
+#: Keys whose numbers end below those of the CRI's times: what is not given here is less than 1 << 63.
+_LIMITS: Mapping[str, int] = {"pid": 1 << 31, "conmon_pid": 1 << 31, "exit_code": 1 << 31, "attempt": 1 << 32}
+_PATHS = ("cgroup_path", "cgroup_parent", "bundle", "rootfs", "log_path", "log_directory")
+
 
 def _typed(key: str, value: object, kind: str) -> object:
     """The value of a key, checked against the field's type as it is written above."""
@@ -137,6 +141,10 @@ def _typed(key: str, value: object, kind: str) -> object:
     wanted = _TYPES[kind]
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ValueError(f"{key!r} is {value!r}, and has to be of the kind {kind}")  # noqa: TRY004  as above
-    if kind == "dict[str, str]" and not all(isinstance(each, str) for each in value.values()):  # type: ignore[attr-defined]
+    if isinstance(value, int) and not 0 <= value < _LIMITS.get(key, 1 << 63):
+        raise ValueError(f"{key!r} is {value}, and has to be at least 0 and less than {_LIMITS.get(key, 1 << 63)}")
+    if kind == "dict[str, str]" and not all(isinstance(text, str) for text in value.values()):  # type: ignore[attr-defined]
         raise ValueError(f"{key!r} has a value that is not text")
+    if key in _PATHS and (".." in str(value).split("/") or "\0" in str(value)):
+        raise ValueError(f"{key!r} is {value!r}: a path in a record has neither '..' nor a zero byte")
     return value

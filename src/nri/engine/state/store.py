@@ -1,8 +1,7 @@
 """Records on disk: one JSON file for each pod and each container, replaced whole.
 
 Rules: a call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
-under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, held by a lock that dies
-with it.
+under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, which has locked it.
 Next: :mod:`nri.engine.process`, what runs.
 """
 
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from nri.engine.state.records import ContainerRecord, PodRecord, Record
-from nri.engine.support.errors import EngineError
-from nri.files import Lock, Records, private_folder
+from nri.files import Records, Unreadable, private_folder
 
 __all__ = ["Loaded", "Store"]
 
@@ -27,29 +25,28 @@ R = TypeVar("R", bound=Record)
 
 
 class Loaded(NamedTuple):
-    """All that was on disk. A complaint is one line about a file that was set aside."""
+    """All that was on disk, by id.
+
+    Attributes:
+        lost_pods, lost_containers: one line about each record that cannot be read, and where its file is now.
+        complaints: those lines, and one for each other file that was set aside.
+    """
 
     pods: dict[str, PodRecord]
     containers: dict[str, ContainerRecord]
+    lost_pods: dict[str, str]
+    lost_containers: dict[str, str]
     complaints: list[str]
 
 
 class Store:
-    """The records of one engine, below `root`. Raises EngineError if another engine has that folder."""
+    """The records of one engine, below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = private_folder(root)
-        try:
-            self._lock = Lock(root / "lock")
-        except BlockingIOError:
-            raise EngineError(f"another engine has {root}: stop it, or give this one a folder of its own") from None
         aside = root / "broken"
         self._pods = Records(root / "pods", aside, version=VERSION)
         self._containers = Records(root / "containers", aside, version=VERSION)
-
-    def close(self) -> None:
-        """Let another engine have the folder."""
-        self._lock.close()
 
     def put(self, record: PodRecord | ContainerRecord, *, sync: bool = True) -> None:
         """Write a record. Raises OSError, and leaves the earlier one in force, if the disk does not take it.
@@ -65,9 +62,15 @@ class Store:
 
     def load(self) -> Loaded:
         """Read all that is there. Half written files are deleted, broken ones set aside."""
-        pods, complaints = self._pods.load(partial(_read, PodRecord))
-        containers, more = self._containers.load(partial(_read, ContainerRecord))
-        return Loaded({each.id: each for each in pods}, {each.id: each for each in containers}, complaints + more)
+        pods, bad_pods = self._pods.load(partial(_read, PodRecord))
+        containers, bad_containers = self._containers.load(partial(_read, ContainerRecord))
+        return Loaded(
+            {pod.id: pod for pod in pods},
+            {container.id: container for container in containers},
+            _lost(bad_pods),
+            _lost(bad_containers),
+            [row.complaint for row in (*bad_pods, *bad_containers)],
+        )
 
     def set_aside(self, record: PodRecord | ContainerRecord) -> str:
         """Move a record that cannot be used out of the way; returns a text about its place."""
@@ -82,6 +85,11 @@ def _read(kind: type[R], name: str, row: dict[str, Any]) -> R:
     if record.id != name:
         raise ValueError(f"it holds the record of {record.id!r}")
     return record
+
+
+def _lost(rows: list[Unreadable]) -> dict[str, str]:
+    """The lines about unreadable records by id; a file whose name is not an id was never a record."""
+    return {row.name: row.complaint for row in rows if _ID.fullmatch(row.name)}
 
 
 def _checked(identity: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from nri.engine.streaming.channels.command import ClientGone
 from nri.engine.streaming.channels.forward import ForwardChannels, PortClosed, PortData, PortHalfClosed, PortOpened
 from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
-from nri.errors import NriError
+from nri.errors import describe
 
 __all__ = ["ForwardSession"]
 
@@ -155,8 +155,8 @@ class ForwardSession:
         try:
             made = self._connect(number)
             made.setblocking(False)
-        except (NriError, OSError) as error:
-            made = str(error)
+        except Exception as error:  # noqa: BLE001  the client that waits gets it
+            made = describe(error)
         with self._lock:
             if not self._over:
                 self._made.put((key, port, made))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import CLONE_NEWNET, setns
+from nri.threads import run_on_new_thread
 
 __all__ = ["connect_port"]
 
@@ -32,11 +32,7 @@ def connect_port(namespace: Path | None, port: int, timeout_s: float = TIMEOUT_S
     try:
         if namespace is not None:
             held = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        thread = threading.Thread(
-            target=_connect, args=(held, port, timeout_s, found, failed), name="nri-engine-port", daemon=True
-        )
-        thread.start()
-        thread.join()
+        run_on_new_thread(lambda: _connect(held, port, timeout_s, found, failed), "nri-engine-port")
     except OSError as error:
         failed.append(error)
     finally:

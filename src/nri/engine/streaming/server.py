@@ -141,6 +141,8 @@ class StreamingServer:
                 target(connection)  # type: ignore[operator]
             except Stopped:
                 pass
+            except Exception:  # noqa: BLE001  the end of a thread
+                _log.exception("streaming: a connection is closed after an error")
             finally:
                 with self._lock:
                     self._strangers.pop(connection, None)

@@ -84,7 +84,7 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
     try:
         _check(_libc.umount2(os.fsencode(target), flags), str(target))
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.EINVAL):  # no mount is what was wanted
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):  # nothing is mounted there
             return False
         raise
     return True

@@ -7,10 +7,10 @@ there. Next: `nri.plugins.network_device_injector.netlink` makes its sockets the
 from __future__ import annotations
 
 import os
-import threading
 from typing import TypeVar
 
 from nri.files import open_regular
+from nri.threads import run_on_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,25 +33,17 @@ def enter(path: str, action: Callable[[], T]) -> T:
         OSError: the file cannot be opened, is no network namespace, or we may not enter it; and what `action` raises.
     """
     descriptor = open_regular(path)
-    made: list[T] = []
-    failed: list[OSError] = []
+    results: list[T] = []
 
     def inside() -> None:
-        try:
-            _setns(descriptor)
-            made.append(action())
-        except OSError as error:
-            failed.append(error)
+        _setns(descriptor)
+        results.append(action())
 
     try:
-        thread = threading.Thread(target=inside, name="nri-network-namespace")
-        thread.start()
-        thread.join()
+        run_on_new_thread(inside, "nri-network-namespace")
     finally:
         os.close(descriptor)
-    if failed:
-        raise failed[0]
-    return made[0]
+    return results[0]
 
 
 def same(one: str, other: str) -> bool:

@@ -66,11 +66,11 @@ class Checkpoint:
         owner = self.folder.stat().st_uid
         if owner != os.geteuid():  # records hold the environment of containers, and its owner could read them
             raise PermissionError(errno.EPERM, f"it belongs to user {owner}", str(self.folder))
-        self._records = Records(self.folder, self.folder / "broken", version=VERSION, most_bytes=MOST_BYTES)
         try:
             self._lock = Lock(self.folder / "lock")
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another proxy keeps its records there", str(self.folder)) from None
+        self._records = Records(self.folder, self.folder / "broken", version=VERSION, most_bytes=MOST_BYTES)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -79,10 +79,10 @@ class Checkpoint:
 
     def load(self) -> list[Record]:
         """All that can be read; the rest is set aside and named in the log."""
-        records, complaints = self._records.load(_read)
+        records, unreadable = self._records.load(_read)
         self._names.update(map(_name, records))
-        for line in complaints:
-            _log.warning("a record of the proxy cannot be read, the runtime is asked instead: %s", line)
+        for row in unreadable:
+            _log.warning("a record of the proxy cannot be read, the runtime is asked instead: %s", row.complaint)
         return records
 
     def put(self, record: Record) -> None:

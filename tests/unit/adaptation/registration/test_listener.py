@@ -170,3 +170,26 @@ def test_a_runtime_that_has_no_descriptor_left_takes_the_connection_when_it_has(
         assert sock.recv(1)
     assert failures == []
     assert "cannot accept a plugin's connection: Too many open files" in caplog.text
+
+
+def test_an_unexpected_error_of_one_connection_keeps_no_other_plugin_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, errors = Monitor.add, [LookupError("no such zone")]
+
+    def watch(monitor: Monitor, endpoint: Endpoint) -> None:
+        if errors:
+            raise errors.pop()
+        add(monitor, endpoint)
+
+    monkeypatch.setattr(Monitor, "add", watch)
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path, registration_timeout_s=100.0):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            wait_for(lambda: not errors)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE_S)
+            sock.connect(path)
+            sock.sendall(register("raw"))
+            assert sock.recv(1), "the next one is not served"

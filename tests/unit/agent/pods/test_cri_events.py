@@ -97,3 +97,20 @@ def test_pods_are_asked_for_at_an_event_and_not_only_after_a_pause(tmp_path: Pat
         runtime.may.set()
         wait_for(source.pods)
         source.stop()
+
+
+def test_an_unexpected_error_at_an_event_does_not_end_the_listening(tmp_path: Path) -> None:
+    notified = threading.Semaphore(0)
+
+    def broken() -> None:
+        notified.release()
+        raise LookupError("no such pod")
+
+    runtime = Runtime()
+    runtime.may.set()
+    with runtime.listening(tmp_path / "cri.sock"):
+        events = CriEvents(str(tmp_path / "cri.sock"), broken)
+        events.start()
+        for _ in range(2):
+            assert notified.acquire(timeout=20)
+        events.stop()

@@ -1,7 +1,6 @@
 """The steps of pods and containers: told to the log, and to as many as listen."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,8 @@ def pod(identity: str) -> PodEntry:
 
 
 @pytest.fixture
-def inventory(tmp_path: Path) -> Iterator[Inventory]:
-    store = Store(tmp_path / "records")
-    yield Inventory(store)
-    store.close()
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(Store(tmp_path / "records"))
 
 
 def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inventory: Inventory) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ from nri.engine.support.errors import AlreadyThere, EngineError, NotThere, Wrong
 
 
 @pytest.fixture
-def inventory(tmp_path: Path) -> Iterator[Inventory]:
-    store = Store(tmp_path / "records")
-    yield Inventory(store)
-    store.close()
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(Store(tmp_path / "records"))
 
 
 def pod(identity: str = "1f" * 32, **more: Any) -> PodEntry:
@@ -130,13 +127,15 @@ def test_a_life_is_told_by_its_short_id_and_its_names() -> None:
     assert str(ContainerEntry(ContainerRecord("c" * 64), {}))  # a record of which little is left
 
 
-def test_a_spec_comes_back_and_one_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
+def test_a_spec_comes_back_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     write_spec(tmp_path, {"a": [1]})
-    assert read_spec(str(tmp_path)) == {"a": [1]}
+    assert read_spec(tmp_path) == {"a": [1]}
     for text in ("{", "[]"):
         (tmp_path / "config.json").write_text(text)
-        assert read_spec(str(tmp_path)) == {}
-    assert read_spec(str(tmp_path / "none")) == {}
+        with pytest.raises(ValueError, match=r"Expecting|not a table"):
+            read_spec(tmp_path)
+    assert read_spec(tmp_path / "none") == {}
     (tmp_path / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
-    assert read_spec(str(tmp_path)) == {}
+    with pytest.raises(OSError, match="not a regular file"):
+        read_spec(tmp_path)

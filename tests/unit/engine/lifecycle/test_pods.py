@@ -107,7 +107,7 @@ def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
     pod = dry.pod()
     made = dry.run(pod)
     with monkeypatch.context() as patch:
-        patch.setattr("nri.engine.lifecycle.creation.remove_tree", lambda _: (_ for _ in ()).throw(OSError("busy")))
+        patch.setattr("nri.engine.lifecycle.creation.remove_bundle", lambda _: (_ for _ in ()).throw(OSError("busy")))
         with pytest.raises(EngineError, match="busy"):
             dry.engine.pods.remove(pod)
     assert dry.engine.pods.get(pod).state is PodState.REMOVING

@@ -143,7 +143,7 @@ def test_systemd_makes_conmons_cgroup_itself(dry: Any, made: Processes) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd"))
     assert made.place("p.slice", "c1") is None
     made.cgroups = None  # type: ignore[assignment]  # nor is any of its cgroups ours to take away
-    made.clear("p.slice:nri:c1", "c1")
+    made.clear("c1", "runc", "p.slice", "p.slice:nri:c1")
 
 
 @pytest.mark.parametrize(("cgroup", "ended"), [("/pods/p1/c1", True), ("/pods/all", False), ("/pods/all/c1x", False)])
@@ -155,15 +155,17 @@ def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_pl
     file.parent.mkdir(parents=True)
     with Popen(["sleep", "1000"]) as left:
         file.write_text(str(left.pid))
-        made.clear(cgroup, "c1")
-        assert (left.poll() is not None) is ended
-        left.kill()
+        try:
+            made.clear("c1", "runc", "/pods/p1", cgroup)
+            assert (left.poll() is not None) is ended
+        finally:
+            left.kill()
 
 
 def test_an_empty_cgroup_that_a_plugin_named_stays_with_all_below_it(made: Processes, tmp_path: Path) -> None:
     made.cgroups = Cgroups(v2=True, root=tmp_path)
     (tmp_path / "kubepods/new-pod").mkdir(parents=True)
     (tmp_path / "pods/p1/c1").mkdir(parents=True)
-    made.clear("/kubepods", "c1")
-    made.clear("/pods/p1/c1", "c1")
+    made.clear("c1", "runc", "/pods/p1", "/kubepods")
+    made.clear("c1", "runc", "/pods/p1", "/pods/p1/c1")
     assert (tmp_path / "kubepods/new-pod").is_dir() and not (tmp_path / "pods/p1/c1").exists()

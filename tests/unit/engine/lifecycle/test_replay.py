@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle import replay as module
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.replay import sweep
+from nri.engine.lifecycle.status import container_status
+from nri.engine.services.pods import PodCalls
 from nri.engine.state import ContainerState, PodState
-from nri.engine.support.errors import EngineError, ToolMissing
+from nri.engine.support.errors import EngineError
 
 
 def records(dry: Any, kind: str) -> dict[str, Any]:
@@ -85,15 +89,71 @@ def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: An
     assert engine.containers.list() == [] and dry.told.of("c")[-1] == "remove_container"
 
 
-def test_nothing_is_touched_for_a_record_that_cannot_be_read(dry: Any) -> None:
+def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_containers_stay(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.create(pod)
+    container = dry.create(pod)
     dry.engine.stop()
     (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    for _ in range(2):  # also at the next start
+        engine = dry.restart()
+        record = engine.pods.get(pod)
+        assert (record.state, record.namespace, record.uid) == (PodState.STOPPING, "n", "u-pod")
+        assert engine.pods.entry(pod).config.metadata.name == "pod"
+        assert engine.containers.get(container).pod_id == pod
+    engine.pods.remove(pod)
+    assert (engine.pods.list(), engine.containers.list()) == ([], [])
+    assert (dry.config.root / "records/broken" / f"{pod}.json").read_text() == "{"
+
+
+def test_a_container_whose_record_cannot_be_read_is_in_its_pod_and_names_the_reason(dry: Any) -> None:
+    pod = dry.pod()
+    container = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
     engine = dry.restart()
-    assert engine.pods.list() == [] and made in records(dry, "containers")
-    assert (dry.config.state / "bundles" / made).exists()
-    assert [line for line in engine.complaints if "left alone" in line]
+    entry = engine.inventory.container(container)
+    assert (entry.record.pod_id, entry.config.metadata.name, entry.record.image) == (pod, "c", "busybox")
+    assert f"records/containers/{container}.json" in entry.record.message and "set aside as" in entry.record.message
+    assert dry.told.known[-1] == (["pod"], ["c"])
+    engine.containers.remove(container)
+    assert dry.told.of("c")[-2:] == ["stop_container", "remove_container"]
+    assert not (dry.config.state / "bundles" / container).exists()
+
+
+def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: Any) -> None:
+    container = dry.create(dry.pod())
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
+    (dry.config.state / "bundles" / container / "config.json").write_text("{")
+    engine = dry.restart()
+    assert engine.containers.list() == [] and not (dry.config.state / "bundles" / container).exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mounts", [{"container_path": 7}]), ("resources", {"cpu_shares": "x"}), ("user", {"uid": []}),
+     ("config", {"metadata": {"name": 7}}), ("config", {}),
+     ("config", {"metadata": {"name": "c"}}), ("exit_code", 1 << 40)],
+)  # fmt: skip
+def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, key: str, value: object) -> None:
+    container = dry.create(dry.pod())
+    dry.engine.stop()
+    change(dry, "containers", container, **{key: value})
+    engine = dry.restart()
+    assert "set aside as" in engine.containers.get(container).message
+    container_status(engine.inventory.container(container))
+
+
+@pytest.mark.parametrize("spec", ['{"mounts": "x"}', "{", '{"linux": {"resources": {"cpu": 7}}}'])
+def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry: Any, spec: str) -> None:
+    container = dry.run(dry.pod())
+    dry.engine.stop()
+    (dry.config.state / "bundles" / container / "config.json").write_text(spec)
+    engine = dry.restart()
+    assert [line for line in engine.complaints if f"{container}/config.json cannot be used" in line]
+    engine.containers.stop(container)
+    engine.containers.remove(container)
+    assert engine.containers.list() == []
 
 
 def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
@@ -119,12 +179,16 @@ def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
     assert dry.restart().pods.get(pod).state is PodState.STOPPING
 
 
+def processes_of(dry: Any) -> Processes:
+    return Processes(dry.engine.inventory, dry.engine.machinery)
+
+
 def test_what_has_an_id_stays_and_images_that_it_mounts(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gone: list[str] = []
     monkeypatch.setattr(dry.engine.images, "unmount", gone.append)
     for name in ("c1", "c1-image0", "c2", "c2-image3", "p1"):
         (dry.engine.images.snapshots.root / name).mkdir()
-    assert sweep(dry.engine.machinery, {"c1", "p1"}) == []
+    assert sweep(dry.engine.machinery, processes_of(dry), {"c1", "p1"}) == []
     assert gone == ["c2", "c2-image3"]
 
 
@@ -142,7 +206,7 @@ def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
     pod = dry.pod()
     made = dry.run(pod)
     folders = left(dry)
-    assert sweep(dry.engine.machinery, {pod, made}) == []
+    assert sweep(dry.engine.machinery, processes_of(dry), {pod, made}) == []
     assert not [folder for folder in folders if folder.exists()]
     places = dry.engine.machinery.places
     assert places.bundle(made).exists()
@@ -155,30 +219,20 @@ def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypat
     def refuse(*_: object) -> None:
         raise EngineError("it is busy")
 
-    monkeypatch.setattr(module, "remove_tree", refuse)
-    complaints = sweep(dry.engine.machinery, set())
+    monkeypatch.setattr(module, "remove_bundle", refuse)
+    complaints = sweep(dry.engine.machinery, processes_of(dry), set())
     assert "the bundle of lost, of which there is no record: it is busy" in complaints
     assert bundle.exists()
     assert not pod.exists()
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(ToolMissing("runc"), ""), (EngineError("its state is a pipe. Remove it"), "its state is a pipe")],
-)
-def test_a_runtime_that_cannot_say_what_it_has_holds_nothing_up(
-    dry: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: EngineError, told: str
-) -> None:
-    machinery, places = dry.engine.machinery, dry.engine.machinery.places
-    runtime = machinery.runtime("runc")
-    places.runtime("runc").mkdir(parents=True, exist_ok=True)
-    (places.bundles / "stray").mkdir()
-
-    def containers() -> dict[str, object]:
-        raise error
-
-    monkeypatch.setattr(type(runtime), "containers", lambda _: containers())
-    assert sweep(machinery, set()) == []
-    assert not (places.bundles / "stray").exists()
-    lines = [text for text in caplog.messages if "is left there" in text]
-    assert ([told in text for text in lines] == [True]) if told else lines == []
+def test_a_pod_without_containers_whose_record_is_lost_is_listed_under_its_id(dry: Any) -> None:
+    pod, other = dry.pod(), dry.pod("other")
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    change(dry, "pods", other, config={})
+    engine = dry.restart()
+    items = PodCalls(engine.pods, engine.containers).list_pod_sandbox(pb.ListPodSandboxRequest(), None).items
+    assert {item.id: item.metadata.name for item in items} == {pod: pod, other: other}
+    for identity in (pod, other):
+        engine.pods.remove(identity)

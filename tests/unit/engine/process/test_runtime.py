@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.process import Runtime
-from nri.engine.process.runtime import parse_list, parse_state
+from nri.engine.process.runtime import parse_state
 from nri.engine.support.errors import EngineError
 
 
@@ -37,9 +37,8 @@ def test_a_program_is_what_it_calls_itself_whatever_its_file_is_called(
        for pid in ("1e999", "1.5", "true", '"7"', "9" * 30))],
 )  # fmt: skip
 def test_an_answer_of_wrong_types_is_none(row: str) -> None:
-    for parse, text in ((parse_state, row), (parse_list, f"[{row}]"), (parse_list, '{"a": 1}')):
-        with pytest.raises(ValueError, match=r"pid is no|no table|no list|is not text"):
-            parse(text.encode())
+    with pytest.raises(ValueError, match=r"pid is no|no table|is not text"):
+        parse_state(row.encode())
 
 
 def test_a_program_that_cannot_be_asked_has_the_name_of_its_file(tmp_path: Path) -> None:
@@ -57,7 +56,6 @@ def test_a_pipe_in_the_place_of_a_state_is_named_and_the_runtime_is_not_called(t
     (runtime.root / "good" / name).touch()
     os.mkfifo(runtime.root / "bad" / name)
     for call in (
-        runtime.containers,
         lambda: runtime.state("bad"),
         lambda: runtime.kill("bad", 9),
         lambda: runtime.delete("bad"),
@@ -71,5 +69,21 @@ def test_a_pipe_in_the_place_of_a_state_is_named_and_the_runtime_is_not_called(t
     (runtime.root / "bad" / name).unlink()
     runtime.update("bad", {})
     assert (tmp_path / "asked").read_text().split()[-3:] == ["update", "--resources=/dev/stdin", "bad"]
-    assert runtime.containers() == {}
-    assert (tmp_path / "asked").read_text().split()[-2:] == ["list", "--format=json"]
+    assert runtime.containers() == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("script", "damaged"),
+    [
+        ("echo 'unexpected EOF' >&2; exit 1", True),
+        ("echo '[]'", True),
+        ("echo 'container does not exist' >&2; exit 1", False),
+        ("kill -9 $$", False),
+        ('echo \'{"id": "a", "status": "running", "pid": 1, "bundle": "/b"}\'', False),
+    ],
+)
+def test_a_state_that_the_runtime_cannot_read_is_damaged(tmp_path: Path, script: str, damaged: bool) -> None:
+    binary = tmp_path / "runc"
+    binary.write_text(f"#!/bin/sh\n{script}\n")
+    binary.chmod(0o755)
+    assert Runtime(str(binary), tmp_path / "root").is_damaged("a") is damaged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,8 @@ from nri.engine.support.errors import TooMany
 
 
 @pytest.fixture
-def inventory(tmp_path: Path) -> Iterator[Inventory]:
-    store = Store(tmp_path / "records")
-    yield Inventory(store)
-    store.close()
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(Store(tmp_path / "records"))
 
 
 class Call:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
-from nri.engine.support.errors import EngineError
 from nri.files import TEMPORARY
 
 
@@ -17,7 +16,6 @@ def store(tmp_path: Path) -> Store:
 
 
 def reopened(store: Store) -> Store:
-    store.close()
     return Store(store.root)
 
 
@@ -27,7 +25,7 @@ def test_what_was_put_is_loaded_again(store: Store) -> None:
     store.put(pod)
     store.put(container)
     loaded = reopened(store).load()
-    assert loaded == ({"p1": pod}, {"c1": container}, [])
+    assert loaded == ({"p1": pod}, {"c1": container}, {}, {}, [])
     assert loaded.containers["c1"].state is ContainerState.EXITED
 
 
@@ -61,6 +59,10 @@ def test_a_key_of_a_newer_version_is_written_again(store: Store) -> None:
         ('{"version": 1, "id": "p2", "state": "asleep"}', "'asleep'"),
         ('{"version": 1, "id": "p2", "attempt": "one"}', "'attempt'"),
         ('{"version": 1, "id": "p2", "labels": {"a": 1}}', "'labels'"),
+        ('{"version": 1, "id": "p2", "pid": 1180591620717411303424}', "'pid'"),
+        ('{"version": 1, "id": "p2", "created_at_ns": -1}', "'created_at_ns'"),
+        ('{"version": 1, "id": "p2", "cgroup_path": "/../../etc"}', "'cgroup_path'"),
+        ('{"version": 1, "id": "p2", "bundle": "/a\\u0000b"}', "'bundle'"),
     ],
 )
 def test_a_broken_file_is_set_aside_and_named_and_the_others_are_loaded(
@@ -71,6 +73,7 @@ def test_a_broken_file_is_set_aside_and_named_and_the_others_are_loaded(
     loaded = store.load()
     assert [*loaded.pods] == ["p1"]
     assert len(loaded.complaints) == 1 and "pods/p2.json" in loaded.complaints[0] and complaint in loaded.complaints[0]
+    assert loaded.lost_pods == {"p2": loaded.complaints[0]}
     assert (store.root / "broken/p2.json").read_text() == text
     assert store.load().complaints == []
 
@@ -84,7 +87,7 @@ def test_a_file_broken_twice_is_set_aside_twice(store: Store) -> None:
 
 def test_what_a_kill_left_half_written_is_deleted(store: Store) -> None:
     (store.root / "pods" / f"{TEMPORARY}p1.json").write_text("{")
-    assert store.load() == ({}, {}, [])
+    assert store.load() == ({}, {}, {}, {}, [])
     assert [*(store.root / "pods").iterdir()] == []
 
 
@@ -102,11 +105,6 @@ def test_a_disk_that_takes_nothing_leaves_the_earlier_record_in_force(
     monkeypatch.undo()
     assert store.load().pods["p1"].name == "before"
     assert [path.name for path in (store.root / "pods").iterdir()] == ["p1.json"]
-
-
-def test_a_second_engine_is_refused_with_the_folder(store: Store) -> None:
-    with pytest.raises(EngineError, match=str(store.root)):
-        Store(store.root)
 
 
 def test_only_we_can_read_the_folder(store: Store) -> None:

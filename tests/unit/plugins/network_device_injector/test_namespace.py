@@ -80,3 +80,12 @@ def test_without_python_s_own_call_an_error_has_the_kernel_s_number(
     with pytest.raises(OSError, match="Invalid argument") as told:
         enter(f"{tmp_path}/file", lambda: done.append(True))
     assert (told.value.errno, done) == (errno.EINVAL, [])
+
+
+@in_own_network
+def test_an_unexpected_error_there_reaches_the_caller() -> None:
+    def broken() -> None:
+        raise LookupError("no such device")
+
+    with pod_network() as pod, pytest.raises(LookupError, match="no such device"):
+        enter(pod.path, broken)

@@ -1,6 +1,6 @@
 """The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without a machine behind it.
 
-WASI is wasmtime's own, with no folder, argument, variable or socket; stdout leads nowhere, stderr to the last words.
+WASI is wasmtime's own, with no folder, argument, variable or socket; stdout leads nowhere, stderr to a file.
 Two functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because nothing can
 interrupt a sleep in wasmtime's. ``log`` is the host function of NRI. None of them ever raises: wasmtime's Python
 package keeps one exception for all threads, so it could come up in the call of another plugin.
@@ -10,6 +10,7 @@ Next: `nri.adaptation.launch.wasm.instance`.
 from __future__ import annotations
 
 import logging
+import os
 import struct
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -58,13 +59,17 @@ class Guest(Protocol):
         """Wait, but no longer than the call may take."""
 
     def write(self, data: bytes) -> None:
-        """Keep a piece of stderr."""
+        """Keep a piece of what the host has to say on stderr."""
+
+    @property
+    def stderr_path(self) -> str:
+        """The file that the plugin's stderr is written to."""
 
 
 class _NullGuest:
     """A guest that does nothing, to ask what one would be given."""
 
-    label, deadline = "", 0.0
+    label, deadline, stderr_path = "", 0.0, os.devnull
 
     def sleep(self, seconds: float) -> None:
         """Nothing."""
@@ -100,9 +105,9 @@ def signature(kind: Any) -> str:
 
 
 def linker(engine: Any, store: Any, guest: Guest) -> Any:
-    """The functions of the host for one run. Holds `guest` until it is closed."""
+    """The functions of the host for one run. Holds `guest` until it is closed. Raises WasmtimeError."""
     wasi = wasmtime.WasiConfig()
-    wasi.stderr_custom = guest.write
+    wasi.stderr_file = guest.stderr_path  # never `stderr_custom`, see `stderr`
     store.set_wasi(wasi)
     made = wasmtime.Linker(engine)
     made.allow_shadowing = True

@@ -19,6 +19,7 @@ import wasmtime
 from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.wasm import host
 from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES
+from nri.adaptation.launch.wasm.stderr import StderrPipe
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from nri.text import plain
 from nri.ttrpc import Code
@@ -87,6 +88,7 @@ class Instance:
         self._wakes_at = 0.0
         self._store: Any = None
         self._linker: Any = None
+        self._stderr: StderrPipe | None = None
         self._exports: dict[str, Any] = {}
         self._memory: Any = None
 
@@ -124,6 +126,8 @@ class Instance:
             for each in (self._store, self._linker):
                 if each is not None:
                     each.close()
+            if self._stderr is not None:
+                self._stderr.close()
             self.closed.set()
 
     def nudge(self) -> None:
@@ -213,7 +217,11 @@ class Instance:
         store.set_limits(MEMORY_BYTES, TABLE_ELEMENTS, instances=1, tables=TABLES, memories=1)
         with self._changed:
             store.set_epoch_deadline(0 if self._interrupted else 1)  # an epoch that has passed already interrupts none
-        self._linker = host.linker(program.engine, store, self)
+        self._stderr = StderrPipe(self._words.add)
+        try:
+            self._linker = host.linker(program.engine, store, self)
+        finally:
+            self._stderr.opened()
         instance = self._linker.instantiate(store, program.module)
         self._exports = dict(instance.exports(store).items())
         self._memory = self._exports["memory"]
@@ -248,6 +256,8 @@ class Instance:
 
     def _fail(self, function: str, error: BaseException) -> Exception:
         """End the run because of an error; returns what the call fails with."""
+        if self._stderr is not None:
+            self._stderr.drain()
         what, late = words_for(error), False
         with self._changed:
             if self._interrupted and not self._ending:
@@ -283,8 +293,16 @@ class Instance:
                 self._interrupt()  # the thread that looks after it may be later than we
 
     def write(self, data: bytes) -> None:
-        """Keep a piece of what the plugin writes to stderr."""
+        """Keep a piece of what the host has to say on stderr."""
+        if self._stderr is not None:
+            self._stderr.drain()  # the plugin has written that before
         self._words.add(data)
+
+    @property
+    def stderr_path(self) -> str:
+        """The file that the plugin's stderr is written to."""
+        assert self._stderr is not None  # made before the linker
+        return self._stderr.path
 
 
 #: Functions of a trap that are named, innermost first.

@@ -106,16 +106,17 @@ class HooksTransport:
 
     def _run(self) -> None:
         while not self._end.is_set():
-            if not self._work.wait(LOOK_S):
-                self._register()
-                continue
+            due = self._work.wait(LOOK_S)
             self._work.clear()
             if self._end.is_set():
                 return
             try:
+                if not due:
+                    self._register()
+                    continue
                 log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
             except Exception:  # the thread also keeps the registration there
-                log.exception("changed rules could not be applied to all that runs")
+                log.exception("changed rules could not be applied to all that runs, or the registration is not written")
 
     def _register(self) -> None:
         """Write the registration if it is not there as it should be."""

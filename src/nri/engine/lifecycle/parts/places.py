@@ -6,12 +6,37 @@ Next: :mod:`nri.engine.lifecycle.parts.machinery`.
 
 from __future__ import annotations
 
+import fcntl
+import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError
 from nri.files import private_folder
 
-__all__ = ["Places"]
+__all__ = ["Places", "lock_folders"]
+
+
+def lock_folders(root: Path, state: Path) -> ExitStack:
+    """Take both folders of an engine for this process, until the result is closed, and change nothing else in them.
+
+    The folders themselves are locked, so no file in them can be in the way. Those that are missing are made.
+    Raises EngineError if another engine has one of them, or if one cannot be made.
+    """
+    with ExitStack() as locks:
+        for folder in dict.fromkeys((root, state)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                locks.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise EngineError(
+                    f"another engine has {folder}: stop it, or configure another folder for this one"
+                ) from None
+            except OSError as error:
+                raise EngineError(f"the engine's folder {folder} cannot be made and locked: {error}") from error
+        return locks.pop_all()
 
 
 class Places:

@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +21,9 @@ from nri.engine.spec import Sysctl
 from nri.engine.support.errors import EngineError, ToolMissing
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
 from nri.errors import RequestError
+from nri.files import remove_tree
 from nri.service.systemd import environment_of_child
+from nri.threads import run_on_new_thread
 
 __all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
 
@@ -145,29 +146,15 @@ class PodNamespaces:
             path = folder / kind
             while unmount(path, lazily=True):
                 pass
-            path.unlink(missing_ok=True)
+            remove_tree(path)
 
 
 def _on_thread(work: Callable[[], None], what: str) -> None:
-    """Do something on a thread of its own, which leaves the host's namespaces for good.
-
-    Raises EngineError, RequestError.
-    """
-    failed: list[OSError | RequestError] = []
-
-    def go() -> None:
-        try:
-            work()
-        except (OSError, RequestError) as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=go, name="nri-engine-namespaces")
-    thread.start()
-    thread.join()
-    if failed and isinstance(failed[0], RequestError):
-        raise failed[0]
-    if failed:
-        raise EngineError(f"{what}: {failed[0]}") from failed[0]
+    """Do something on a new thread, which leaves the host's namespaces for good. Raises EngineError, RequestError."""
+    try:
+        run_on_new_thread(work, "nri-engine-namespaces")
+    except OSError as error:
+        raise EngineError(f"{what}: {error}") from error
 
 
 def _write_sysctl(root: Path, sysctl: Sysctl) -> None:

@@ -70,6 +70,10 @@ def take_back(steps: Iterable[Step]) -> list[str]:
     for step in reversed([*steps]):
         try:
             step.undo()
-        except (NriError, OSError) as error:
-            complaints.append(f"{step.name}: {error}")
+        except Exception as error:  # noqa: BLE001  the other steps are taken back all the same
+            if not isinstance(error, (NriError, OSError)):
+                _log.exception("%s could not be undone", step.name)
+                complaints.append(f"{step.name}: {describe(error)}")
+            else:
+                complaints.append(f"{step.name}: {error}")
     return complaints

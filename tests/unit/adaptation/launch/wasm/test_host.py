@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import tempfile
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class Guest:
     def __init__(self, text: str) -> None:
         self.slept: list[float] = []
         self.written = b""
+        self.stderr = tempfile.NamedTemporaryFile()  # noqa: SIM115  as long as the guest
         engine = wasmtime.Engine(wasmtime.Config())
         self.store = wasmtime.Store(engine)
         module = wasmtime.Module(engine, wasmtime.wat2wasm(f'(module {text} (memory (export "memory") 1))'))
@@ -40,6 +42,10 @@ class Guest:
 
     def write(self, data: bytes) -> None:
         self.written += data
+
+    @property
+    def stderr_path(self) -> str:
+        return self.stderr.name
 
     def call(self, name: str, *arguments: int) -> Any:
         return self.exports[name](self.store, *arguments)
@@ -170,4 +176,4 @@ def test_it_has_no_folder_no_argument_and_no_variable_but_a_stderr() -> None:
     guest.put(128, struct.pack("<II", 160, 5))
     guest.put(160, b"words")
     assert guest.call("fd_write") == 0
-    assert guest.written == b"words"
+    assert guest.stderr.read() == b"words"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -269,3 +270,39 @@ def test_what_is_no_trap_is_its_last_line_without_control_characters() -> None:
 
 def test_an_error_without_words_says_so() -> None:
     assert words_for(RuntimeError("")) == "an error without a message"
+
+
+WRITE = '(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))'
+
+
+def written(size: int) -> str:
+    """A function body that writes this many bytes to stderr: zeros, and after each 100 of them a line's end."""
+    return f"""(i32.store (i32.const 24) (i32.const 65536)) (i32.store (i32.const 28) (i32.const {size}))
+        (drop (call $write (i32.const 2) (i32.const 24) (i32.const 1) (i32.const 32)))"""
+
+
+def test_all_that_it_wrote_to_stderr_before_a_trap_is_in_its_last_words(start: Start) -> None:
+    text = '(data (i32.const 65536) "the cause\\nof the trap\\n")'
+    run = start(f"{written(22)} (unreachable)", imports=WRITE, more=text)
+    with pytest.raises(ConnectionClosed, match="trapped"):
+        call(run)
+    assert run.last_words.splitlines() == ["the cause", "of the trap"]
+
+
+def test_more_on_stderr_than_a_pipe_holds_neither_stops_it_nor_is_kept(start: Start) -> None:
+    run = start(f"(memory.fill (i32.const 65536) (i32.const 97) (i32.const 300000)) {written(300_000)} (unreachable)",
+                imports=WRITE, more='(data (i32.const 0) "")')  # fmt: skip
+    with pytest.raises(ConnectionClosed):
+        call(run)
+    assert len(run.last_words) < 10_000
+
+
+def test_a_run_that_has_ended_holds_neither_a_descriptor_nor_a_thread(start: Start) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    run = start(wat.NEVER_ENDS)
+    with pytest.raises(DeadlineExceeded):
+        call(run, within_s=0.1)
+    ended(run)
+    assert run.closed.wait(20)
+    assert [each.name for each in threading.enumerate() if each.name == "nri-wasm-stderr"] == []
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -8,6 +8,7 @@ from subprocess import Popen
 import pytest
 
 from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.support.errors import EngineError
 
 
 def test_on_v1_a_process_is_placed_where_something_is_counted(tmp_path: Path) -> None:
@@ -60,3 +61,39 @@ def test_what_runs_in_a_cgroup_is_ended_and_a_number_that_is_not_its_own_any_mor
         monkeypatch.undo()
         assert stranger.poll() is None
         stranger.kill()
+
+
+def test_a_path_that_leads_out_of_the_hierarchies_is_refused(tmp_path: Path) -> None:
+    cgroups = Cgroups(v2=True, root=tmp_path / "cgroup")
+    (tmp_path / "cgroup").mkdir()
+    (tmp_path / "precious").mkdir()
+    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+        cgroups.remove("/../precious")
+    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+        cgroups.end("/a/../../precious")
+    assert (tmp_path / "precious").exists()
+
+
+def test_processes_below_a_cgroup_are_ended_and_none_of_a_hierarchys_top(tmp_path: Path) -> None:
+    cgroups = Cgroups(v2=True, root=tmp_path)
+    (tmp_path / "pods/c1/deep/er").mkdir(parents=True)
+    with Popen(["sleep", "1000"]) as child, Popen(["sleep", "1000"]) as stranger:
+        try:
+            (tmp_path / "cgroup.procs").write_text(f"{stranger.pid}\n")
+            (tmp_path / "pods/c1/deep/er/cgroup.procs").write_text(f"{child.pid}\n")
+            (tmp_path / "pods/c1/cgroup.freeze").write_text("1")
+            for top in ("", "/", "/."):
+                cgroups.end(top)
+            cgroups.end("/pods/c1")
+            assert child.wait(20) == -signal.SIGKILL
+            assert (tmp_path / "pods/c1/cgroup.freeze").read_text() == "0"
+            assert stranger.poll() is None
+        finally:
+            child.kill()
+            stranger.kill()
+
+
+def test_cgroups_are_found_by_the_name_of_their_container(tmp_path: Path) -> None:
+    for path in ("pids/pods/p1/c1/inner/c1", "memory/pods/p1/conmon-c1", "pids/x.slice/nri-c1.scope", "pids/c12"):
+        (tmp_path / path).mkdir(parents=True)
+    assert Cgroups(v2=False, root=tmp_path).find("c1") == ["/pods/p1/c1", "/pods/p1/conmon-c1", "/x.slice/nri-c1.scope"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.lifecycle.parts.places import Places
+from nri.engine.lifecycle.parts.places import Places, lock_folders
 from nri.engine.support.errors import EngineError
 
 
@@ -29,3 +29,21 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_path(tmp_path: Path) 
     (tmp_path / "root").touch()
     with pytest.raises(EngineError, match=f"{tmp_path}/root"):
         Places(tmp_path / "root", tmp_path / "state")
+
+
+def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_path: Path) -> None:
+    with lock_folders(tmp_path / "root", tmp_path / "state"):
+        (tmp_path / "root").chmod(0o711)
+        for root, state, taken in (("root", "other", "root"), ("third", "state", "state")):
+            with pytest.raises(EngineError, match=f"another engine has {tmp_path / taken}"):
+                lock_folders(tmp_path / root, tmp_path / state)
+        assert (tmp_path / "root").stat().st_mode & 0o777 == 0o711
+        assert [*(tmp_path / "root").iterdir()] == []
+    with lock_folders(tmp_path / "root", tmp_path / "root"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match=f"folder {tmp_path / 'file'} cannot be made and locked"):
+        lock_folders(tmp_path / "file", tmp_path)

@@ -56,3 +56,14 @@ def test_an_undo_that_fails_stops_no_other_and_does_not_hide_the_error() -> None
 def test_what_could_not_be_taken_back_is_told_by_step() -> None:
     steps = [Step("a", lambda: None, lambda: fail(EngineError("x"))), Step("b", lambda: None, lambda: None)]
     assert take_back(steps) == ["a: x"]
+
+
+def test_an_undo_that_fails_unexpectedly_is_a_complaint_and_the_others_run() -> None:
+    done = list[str]()
+
+    def broken() -> None:
+        raise LookupError("no such zone")
+
+    steps = [Step("first", int, lambda: done.append("first")), Step("second", int, broken)]
+    assert take_back(steps) == ["second: LookupError: no such zone"]
+    assert done == ["first"]

@@ -1,0 +1,75 @@
+"""The stderr of a plugin in WebAssembly: a pipe that wasmtime writes to and a thread here reads.
+
+Wasmtime can call a function here instead, but it does that on its own threads. One that returned to Python after the
+interpreter had ended aborted the process. Next: `nri.adaptation.launch.wasm.instance`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["StderrPipe"]
+
+_CHUNK_BYTES = 1 << 16
+#: How long `close` waits for the thread, which ends when wasmtime has closed the pipe, in seconds.
+_CLOSE_S = 2.0
+
+
+class StderrPipe:
+    """A pipe whose content goes to `write`, on any thread, until `close`. Raises OSError, RuntimeError.
+
+    Attributes:
+        path: the path that wasmtime opens; good until `opened`.
+    """
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._reading = threading.Lock()
+        self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC)
+        self.path = f"/proc/self/fd/{self._write_end}"
+        os.set_blocking(self._read_end, False)
+        self._thread = threading.Thread(target=self._run, name="nri-wasm-stderr", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            os.close(self._read_end)
+            os.close(self._write_end)
+            raise
+
+    def opened(self) -> None:
+        """Close the descriptor behind `path`: wasmtime has its own by now, or does not open it any more."""
+        os.close(self._write_end)
+
+    def drain(self) -> bool:
+        """Pass on all that has been written by now; False once the other end is closed, or after `close`."""
+        with self._reading:
+            while self._read_end >= 0:
+                try:
+                    data = os.read(self._read_end, _CHUNK_BYTES)
+                except BlockingIOError:
+                    return True
+                if not data:
+                    return False
+                self._write(data)
+        return False
+
+    def close(self) -> None:
+        """Pass on the rest, and wait for the end of the thread. After the store of the plugin is closed."""
+        self._thread.join(_CLOSE_S)
+        with self._reading:
+            os.close(self._read_end)
+            self._read_end = -1
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._read_end, select.POLLIN)
+        with suppress(OSError):
+            while poll.poll() and self.drain():
+                pass

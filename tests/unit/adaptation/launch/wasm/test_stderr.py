@@ -1,0 +1,48 @@
+"""The pipe of a plugin's stderr: all that is written arrives, in order, and nothing of it remains after the end."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from nri.adaptation.launch.wasm.stderr import StderrPipe
+from tests.support.no_threads import no_threads
+from tests.support.waiting import wait_for
+
+
+def test_what_is_written_arrives_at_once_or_at_the_next_drain_and_the_rest_at_the_end() -> None:
+    chunks = list[bytes]()
+    pipe = StderrPipe(chunks.append)
+    with open(pipe.path, "wb", buffering=0) as file:
+        pipe.opened()
+        file.write(b"first")
+        assert pipe.drain()
+        assert b"".join(chunks) == b"first"
+        file.write(b" second")
+        wait_for(lambda: b"".join(chunks) == b"first second", "the thread's turn")
+        file.write(b" last")
+    pipe.close()
+    assert b"".join(chunks) == b"first second last"
+    assert not pipe.drain()
+
+
+def test_more_than_a_pipe_holds_is_read_while_it_is_written() -> None:
+    sizes = list[int]()
+    pipe = StderrPipe(lambda data: sizes.append(len(data)))
+    with open(pipe.path, "wb", buffering=0) as file:
+        pipe.opened()
+        data = memoryview(bytes(1 << 20))
+        while data:
+            data = data[file.write(data) :]
+    pipe.close()
+    assert sum(sizes) == 1 << 20
+
+
+def test_without_a_thread_nothing_is_left_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with no_threads(), pytest.raises(RuntimeError):
+        StderrPipe(lambda _: None)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert [thread for thread in threading.enumerate() if thread.name == "nri-wasm-stderr"] == []
