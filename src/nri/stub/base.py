@@ -1,7 +1,7 @@
 """A plugin before it is a program: its settings, what a handler finds in `self`, and a method for each event.
 
 A method that is never called is a bug that is never seen. So class creation refuses names that are nearly those of an
-event, and handlers that take the wrong arguments (`nri.stub.support.checks`). `nri.stub.handler.answers` says what a
+event or a setting, and handlers that take the wrong arguments (`nri.stub.support.checks`). `nri.stub.handler.answers` says what a
 handler may return. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a plugin on
 one connection.
 """
