@@ -1,4 +1,4 @@
-"""Checks of a plugin's class, when it is created: misspelt handlers and settings, wrong arguments. Pure, without `inspect`."""
+"""Checks of a plugin's class, at its creation: misspelt handlers and settings, wrong arguments. Without `inspect`."""
 
 from __future__ import annotations
 
