@@ -139,7 +139,7 @@ class RuntimeHandle:
             raise NriError("an eviction names no container: give it the container's id")
         if self.connected and self.ignores_evictions():
             pending = Pending(False)
-            pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()))
+            pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()), reported=True)
             return pending
         request = m.UpdateContainersRequest()
         request.evict.add(container_id=container_id, reason=reason)
@@ -167,7 +167,7 @@ class RuntimeHandle:
             self.held.request(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
-        pending = Pending(in_handler)
+        pending = Pending(in_handler, [item.container_id for item in (*request.update, *request.evict)])
         self._outstanding.add(pending)
         payload = request.SerializeToString()
         if call is None or not in_handler:
