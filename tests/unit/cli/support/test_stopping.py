@@ -23,9 +23,14 @@ def test_the_first_signal_raises_and_later_ones_do_not(number: int) -> None:
 
 def test_a_held_block_ends_before_the_signal_raises() -> None:
     steps = []
-    with SignalStop() as stop, pytest.raises(Stopped), stop.held():
-        os.kill(os.getpid(), signal.SIGTERM)
-        steps.append("after the signal")
+
+    def work(stop: SignalStop) -> None:
+        with stop.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            steps.append("after the signal")
+
+    with SignalStop() as stop, pytest.raises(Stopped):
+        work(stop)
     assert steps == ["after the signal"]
 
 
