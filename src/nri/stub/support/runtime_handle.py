@@ -167,7 +167,8 @@ class RuntimeHandle:
             self.held.request(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
-        pending = Pending(in_handler, [item.container_id for item in (*request.update, *request.evict)])
+        containers = [update.container_id for update in request.update]
+        pending = Pending(in_handler, containers or [eviction.container_id for eviction in request.evict])
         self._outstanding.add(pending)
         payload = request.SerializeToString()
         if call is None or not in_handler:
