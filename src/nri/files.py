@@ -111,16 +111,18 @@ def read_regular(path: StrPath, most_bytes: int, *, follow: bool = True) -> byte
     return found
 
 
-def write_whole(path: StrPath, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
+def write_whole(
+    path: StrPath, data: bytes, mode: int = 0o600, *, sync: bool = True, owner: tuple[int, int] | None = None
+) -> None:
     """Write a file so that a reader, also one after a crash, sees the old content or the new, never a part.
 
     Without `sync` that holds for a crash of this process, not for one of the machine; it costs no wait for the disk.
-    The mode is the file's, whatever the umask is.
+    The mode is the file's, whatever the umask is. `owner`: user and group of the file, as numbers; None: the process's.
     """
     above, name = os.path.split(os.fspath(path))
     folder = os.open(above or ".", _FOLDER)
     try:
-        write_in(folder, name, data, mode, sync=sync)
+        write_in(folder, name, data, mode, sync=sync, owner=owner)
     except OSError as error:
         error.filename = os.fspath(path)
         del error.filename2  # as None it would be told, too
@@ -129,12 +131,16 @@ def write_whole(path: StrPath, data: bytes, mode: int = 0o600, *, sync: bool = T
         os.close(folder)
 
 
-def write_in(folder: int, name: str, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
+def write_in(
+    folder: int, name: str, data: bytes, mode: int = 0o600, *, sync: bool = True, owner: tuple[int, int] | None = None
+) -> None:
     """Write a file as `write_whole` does, into a folder that is open for reading."""
     temporary = f"{TEMPORARY}{name}.new"  # its end is none that readers of a folder look for
     try:
         with open(_begin(folder, temporary, mode), "wb") as file:
             try:
+                if owner is not None:
+                    os.fchown(file.fileno(), *owner)  # before the mode: it may take setuid and setgid away
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()

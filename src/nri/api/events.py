@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import ClassVar, Final, Self, SupportsIndex
 
-__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_RPC", "EVENTS", "OLD", "EventMask", "EventSpec"]
+__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_RPC", "EMPTY_CREATION", "EVENTS", "OLD", "EventMask", "EventSpec"]
 
 
 class EventSpec:
@@ -70,6 +70,10 @@ EVENTS: Final = (
     EventSpec(13, "POST_UPDATE_POD_SANDBOX", "pod", relayed=True, since="0.10.0"),
     EventSpec(14, "VALIDATE_CONTAINER_ADJUSTMENT", "validation", relayed=False, since="0.10.0"),
 )
+#: An answer to CreateContainer that asks for nothing: an empty `adjust`, as Go plugins send it. iSulad's daemon ends
+#: itself at an answer without that field.
+EMPTY_CREATION: Final = b"\n\x00"
+
 BY_NUMBER: Final = {spec.number: spec for spec in EVENTS}
 BY_METHOD: Final = {spec.method: spec for spec in EVENTS}
 BY_RPC: Final = {spec.rpc: spec for spec in EVENTS}
@@ -128,6 +132,16 @@ class EventMask(int):
                     raise ValueError(f'unknown event "{item.strip()}": {hint}')
                 mask |= _WORDS[word]
         return cls(mask)
+
+    @classmethod
+    def parse_names(cls, *texts: str) -> EventMask:
+        """The events of a subscription (see `parse`) that are asked for by their names, and not as a group like `pod`.
+
+        Raises:
+            ValueError: an item is not an event.
+        """
+        words = [word for text in texts for word in text.split(",") if word.strip().lower() not in _GROUPS]
+        return cls.parse(*words)
 
     def has(self, event: int | str | EventSpec) -> bool:
         """Whether the event is in the set.
@@ -202,12 +216,13 @@ def _group(word: str) -> int:
 
 
 _ALL_BITS: Final = sum(spec.bit for spec in EVENTS)
-_WORDS: Final = {spec.rpc.lower(): spec.bit for spec in EVENTS} | {
+_GROUPS: Final = {
     "all": _ALL_BITS,
     "pod": _group("pod"),
     "podsandbox": _group("pod"),
     "container": _group("container"),
 }
+_WORDS: Final = {spec.rpc.lower(): spec.bit for spec in EVENTS} | _GROUPS
 ALL: Final = EventMask(_ALL_BITS)
 OLD: Final = EventMask(sum(spec.bit for spec in EVENTS if spec.since == "0.2.0"))
 EventMask.ALL = ALL

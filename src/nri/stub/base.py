@@ -1,9 +1,9 @@
 """A plugin before it is a program: its settings, what a handler finds in `self`, and a method for each event.
 
 A method that is never called is a bug that is never seen. So class creation refuses names that are nearly those of an
-event, and handlers that take the wrong arguments (`nri.stub.support.checks`). `nri.stub.handler.answers` says what a
-handler may return. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a plugin on
-one connection.
+event or a setting, and handlers that take the wrong arguments (`nri.stub.support.checks`).
+`nri.stub.handler.answers` says what a handler may return. Next: `nri.stub.plugin` adds the start of a program,
+`nri.stub.session.session` serves a plugin on one connection.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class PluginBase:
 
     #: ``NN-name`` where several plugins share a process, and its log.
     _log_name = ""
+    #: The events that the command line asks for by their names.
+    _named_events: int = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

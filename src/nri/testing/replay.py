@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation.audit import of_adjustment, of_update, show
 from nri.api import messages as m
-from nri.api.events import BY_RPC
+from nri.api.events import BY_RPC, EMPTY_CREATION
 from nri.errors import LATE, ConnectionClosed, NriError, ProtocolError, RpcError
 from nri.testing.runtime import FakeRuntime
 from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
@@ -274,7 +274,8 @@ def _why_not(event: Event) -> str:
 
 def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
     """The differences of two replies, in words."""
-    if recorded == now:
+    # Runtimes without plugins, and older plugins, answer a creation with nothing at all.
+    if (recorded or EMPTY_CREATION) == (now or EMPTY_CREATION):
         return
     before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
     if before == after:

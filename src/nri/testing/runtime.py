@@ -198,7 +198,9 @@ class FakeRuntime(Events):
             sleep(0.002)
 
     def _is_connected(self, label: str) -> bool:
-        return any(row.plugin == label and row.state not in ("gone", "crash loop") for row in self.plugins)
+        return any(
+            row.plugin == label and row.state not in ("gone", "crash loop", "not launched") for row in self.plugins
+        )
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it again, with the same pods and containers; all plugins connect again."""

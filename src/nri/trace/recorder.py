@@ -91,7 +91,7 @@ class Recorder:
 
     Args:
         folder: where the files go; it is made if it is not there, for this user alone.
-        redact: replace values of env, args, annotations and configuration; their names stay.
+        redact: replace values (see `nri.trace.redaction`); names stay, and so do the texts of errors.
         about: more about the recording than versions, such as ``{"policy": text}``; kept in each file.
         limits: how much is kept.
 

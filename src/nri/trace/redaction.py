@@ -1,11 +1,14 @@
-"""Values of env, args, annotations and configuration replaced in messages of NRI, whose names stay. Pure.
+"""Replace values in messages of NRI; names stay. Pure.
+
+Replaced are the values of environment variables, arguments of containers and hooks, annotations, sysctls, mount options
+of the form NAME=VALUE, seccomp listener metadata and the configuration of a plugin.
 
 A field is found by its name in any message, so one that NRI gets tomorrow is covered. Which fields a kind of message
 has, itself or below, is found once. What a value becomes is remembered, and a whole pod or container, too, because they
 come with each of their events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values
 of one recording become equal, so one sees that a value has changed, and the key of that is forgotten with the
-recording. Fields that this version does not know are dropped: they may hold anything. Texts of errors stay; a plugin
-may write anything into them.
+recording. Fields that this version does not know are dropped: they may hold anything. Texts stay, such as those of
+errors, refusals and evictions, although a plugin may write anything into them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from nri.wire import bytes_field, iter_fields
 
 __all__ = ["Redactor"]
 
-_NAMES: Final = frozenset(("env", "args", "annotations", "config"))
+_NAMES: Final = frozenset(("env", "args", "annotations", "config", "options", "sysctl", "listener_metadata"))
+#: Of these, repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
+_ASSIGNMENTS: Final = frozenset(("env", "options"))
 #: Values that are remembered, and the characters of the longest.
 _MOST_KNOWN, _LONGEST_KNOWN = 8192, 256
 
@@ -73,7 +78,7 @@ class Redactor:
         """The fields of a kind of message by number, if all of them are single messages; else nothing."""
         found = self._kinds.get(kind.full_name)
         if found is None:
-            alone = all(each.message_type and not each.is_repeated and each.name not in _NAMES for each in kind.fields)
+            alone = all(each.message_type and not each.is_repeated and not _is_value(each) for each in kind.fields)
             found = {each.number: GetMessageClass(each.message_type) for each in kind.fields} if alone else {}
             self._kinds[kind.full_name] = found
         return found
@@ -111,14 +116,14 @@ class Redactor:
         plan = self._plans.get(kind.full_name)
         if plan is None:
             plan = self._plans[kind.full_name] = [
-                self._replaces(field) for field in kind.fields if field.name in _NAMES or _leads_to_any(field, set())
+                self._replaces(field) for field in kind.fields if _is_value(field) or _leads_to_any(field, set())
             ]
         return plan
 
     def _replaces(self, field: Any) -> Replace:
         """How the values of a field, or below it, are replaced."""
         name, inside = field.name, field.message_type
-        if name not in _NAMES:
+        if not _is_value(field):
             apply, repeated = self._apply, field.is_repeated
 
             def below(message: Any) -> bool:
@@ -162,9 +167,9 @@ class Redactor:
         return replace
 
     def _replaces_words(self, name: str) -> Replace:
-        # env of a container and of a hook, NAME=VALUE; of args the program stays
-        stay, replaced = (0, self._variable) if name == "env" else (1, self.text)
-        known = (self._variables if name == "env" else self._texts).get
+        is_assignment = name in _ASSIGNMENTS
+        stay, replaced = (0, self._variable) if is_assignment else (1, self.text)
+        known = (self._variables if is_assignment else self._texts).get
 
         def replace(message: Any) -> bool:
             entries = getattr(message, name)
@@ -178,13 +183,21 @@ class Redactor:
         return replace
 
 
+def _is_value(field: Any) -> bool:
+    """Whether the values of a field are to be replaced: its name counts, and that it holds texts."""
+    kind = field.message_type
+    if field.name not in _NAMES:
+        return False
+    return kind is None or kind.fields_by_name["value"].type == kind.fields_by_name["value"].TYPE_STRING
+
+
 def _leads_to_any(field: Any, seen: set[str]) -> bool:
     """Whether messages in a field have a field to replace, at any depth."""
     kind = field.message_type
     if kind is None or kind.GetOptions().map_entry or kind.full_name in seen:
         return False
     seen.add(kind.full_name)
-    return any(each.name in _NAMES or _leads_to_any(each, seen) for each in kind.fields)
+    return any(_is_value(each) or _leads_to_any(each, seen) for each in kind.fields)
 
 
 def _remember(known: dict[str, str], value: str, stands_in: str) -> str:

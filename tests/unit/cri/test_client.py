@@ -20,6 +20,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import bind
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from nri.threads import ThreadPool
+from nri.ttrpc import Code
 from tests.support.cri_server import CriServer
 from tests.support.needs import need_root
 
@@ -156,6 +157,22 @@ def test_an_answer_with_too_much_in_it_is_refused_before_it_is_read(answer: byte
     with pytest.raises(RpcError, match=f"ListContainers: the runtime's answer {problem}") as caught:
         decoded(pb.ListContainersResponse, answer)
     assert caught.value.code == 13
+
+
+def test_an_answer_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
+    class Large(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: b"\x0a\x84\x80\x80\x08" + bytes((16 << 20) + 4))
+
+    server = grpc.server(ThreadPool(1), [Large()], options=[("grpc.max_send_message_length", -1)])
+    server.add_insecure_port(f"unix:{tmp_path}/r.sock")
+    server.start()
+    try:
+        with CriClient(str(tmp_path / "r.sock")) as cri, pytest.raises(RpcError) as caught:
+            cri.call("Version", pb.VersionRequest())
+    finally:
+        server.stop(0).wait()
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
 
 
 def test_a_full_node_is_read() -> None:

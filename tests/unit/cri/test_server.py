@@ -57,6 +57,45 @@ def test_it_serves_at_a_socket_that_is_for_its_owner_alone(tmp_path: Path) -> No
         server.stop(0).wait()
 
 
+class Answers(grpc.GenericRpcHandler):
+    """Answers with as many bytes as the request says."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(lambda request, _: bytes(int(request[:12] or b"0")))
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "answer_bytes", "metadata_bytes", "is_served"),
+    [
+        (15 << 20, 0, 0, True),
+        (17 << 20, 0, 0, False),
+        (0, 15 << 20, 0, True),
+        (0, 17 << 20, 0, False),
+        (0, 0, 900 << 10, True),
+        (0, 0, 1100 << 10, False),
+    ],
+)
+def test_requests_answers_and_metadata_are_bounded(
+    tmp_path: Path, request_bytes: int, answer_bytes: int, metadata_bytes: int, is_served: bool
+) -> None:
+    server = bind(str(tmp_path / "s.sock"), ThreadPool(2), [Answers()])
+    server.start()
+    options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
+    options += [("grpc.max_send_message_length", -1), ("grpc.max_metadata_size", 8 << 20)]
+    request = b"%012d" % answer_bytes + bytes(request_bytes)
+    try:
+        with grpc.insecure_channel(f"unix:{tmp_path}/s.sock", options=options) as channel:
+            call = channel.unary_unary("/a.B/C")
+            if is_served:
+                assert len(call(request, timeout=20, metadata=[("x", "y" * metadata_bytes)])) == answer_bytes
+            else:
+                with pytest.raises(grpc.RpcError) as caught:
+                    call(request, timeout=20, metadata=[("x", "y" * metadata_bytes)])
+                assert caught.value.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
+    finally:
+        server.stop(0).wait()
+
+
 def test_a_call_that_comes_while_no_thread_can_be_started_ends_at_its_deadline_and_later_ones_are_answered(
     tmp_path: Path,
 ) -> None:

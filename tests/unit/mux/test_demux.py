@@ -16,6 +16,12 @@ def test_a_header_that_announces_too_much_allocates_nothing_and_ends_the_trunk()
         Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
 
 
+def test_a_frame_that_is_too_long_ends_the_trunk_also_where_it_came_as_a_whole() -> None:
+    frame = struct.pack(">II", 1, mux.MAX_PAYLOAD + 1) + bytes(mux.MAX_PAYLOAD + 1)
+    with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4194315 bytes, maximum is 4194314"):
+        Demux((1,)).receive(frame)
+
+
 def chunks(demux: Demux, *data: bytes) -> list[tuple[int, bytes]]:
     return [chunk for piece in data for chunk in demux.receive(piece)]
 

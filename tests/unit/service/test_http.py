@@ -415,3 +415,25 @@ def test_a_thousand_clients_that_ask_nothing_keep_nobody_out() -> None:
         for _ in range(20):
             assert ask(made.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
         assert sum(thread.name == "nri-http" for thread in threading.enumerate()) < 5 * http.MOST_AT_ONCE
+
+
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b""], ids=["whole", "without an end"])
+def test_a_request_of_more_than_8_kib_is_cut_off_unanswered(server: Server, path: str, end: bytes) -> None:
+    for where in (path, server.port):
+        with connect(where) as sock:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 8192 + end)
+            assert received(sock) == b""
+        assert ask(where, "GET /healthz HTTP/1.1")[0] == 200
+
+
+def test_an_answer_that_is_taken_too_slowly_is_cut_off(path: str) -> None:
+    """Each part is taken at once; the whole would take ten times as long as a request may."""
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.4)), connect(path) as sock:
+        sock.sendall(b"GET /big HTTP/1.1\r\n\r\n")
+        size = 0
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := sock.recv(1 << 16):
+                size += len(chunk)
+                time.sleep(0.05)
+    assert size < 5_000_000

@@ -34,6 +34,23 @@ MESSAGES = {
         adjust=m.ContainerAdjustment(env=[m.KeyValue(key="PW", value="S3CRET")]),
     ),
     "old event": m.StateChangeEvent(container=m.Container(env=["PW=S3CRET"])),
+    "adjustment of Linux": m.CreateContainerResponse(
+        adjust=m.ContainerAdjustment(
+            mounts=[m.Mount(destination="/d", options=["ro", "password=S3CRET"])],
+            linux=m.LinuxContainerAdjustment(
+                sysctl={"kernel.domainname": "S3CRET"},
+                seccomp_policy=m.LinuxSeccomp(
+                    listener_metadata="S3CRET",
+                    syscalls=[m.LinuxSyscall(names=["x"], args=[m.LinuxSeccompArg(index=1, value=5)])],
+                ),
+            ),
+        )
+    ),
+    "container of Linux": m.StartContainerRequest(
+        container=m.Container(
+            mounts=[m.Mount(options=["username=S3CRET"])], linux=m.LinuxContainer(sysctl={"a": "S3CRET"})
+        )
+    ),
     "configuration": m.ConfigureRequest(config="S3CRET"),
 }  # fmt: skip
 

@@ -38,7 +38,7 @@ from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.adaptation.plugin_policy import allow
 from nri.adaptation.registration.kept_updates import report_left_out
 from nri.api import messages as m
-from nri.api.events import BY_METHOD
+from nri.api.events import BY_METHOD, EMPTY_CREATION
 from nri.errors import NriError, PluginError
 from nri.text import count, cut, quote
 from nri.ttrpc.codes import Code
@@ -207,11 +207,13 @@ class AnsweredEvent(Event):
         absent: the event's container, and each plugin that gave no answer, with the reason, as provenance has outcomes.
         numbers: of the answers that say something, by the plugin's label, and of the first one by "".
         reply_type: the reply message of the event.
+        empty_reply: a reply that is not empty and asks for nothing.
     """
 
     __slots__ = ("_context", "_room", "absent", "answered", "asked", "merge", "numbers", "replies", "touched")
 
     reply_type: ClassVar[Any] = None
+    empty_reply: ClassVar[bytes] = b""
 
     def __init__(self, request: EventRequest, merge: Any, context: EventContext) -> None:
         super().__init__(request)
@@ -236,7 +238,7 @@ class AnsweredEvent(Event):
             self.asked = request.encoded()
             self._room = ROOM - len(self.asked)
         self.answered.append(peer)
-        if not reply:
+        if not reply or reply == self.empty_reply:
             return
         operator = policy.policy
         if operator.shadow:
@@ -530,6 +532,7 @@ class CreateEvent(AnsweredEvent):
     __slots__ = ("_container", "_pod", "_resources")
 
     reply_type: ClassVar[Any] = m.CreateContainerResponse
+    empty_reply = EMPTY_CREATION
 
     def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
         merge = CreateMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]

@@ -87,6 +87,7 @@ class Supervisor:
         self._fingerprint: object = None
         self._gone_since = 0.0
         self._changed = False
+        self._is_refused = False  # the last launch did not start the program
         self._thread = threading.Thread(target=self._run, name=f"nri-plugin-{found.label}", daemon=True)
 
     @property
@@ -94,6 +95,8 @@ class Supervisor:
         """The state of the plugin, between two connections as well."""
         if self._process is not None and self.peer is not None:
             return self.peer.state
+        if self._is_refused:
+            return State.NOT_LAUNCHED
         return State.CRASH_LOOP if self._backoff.crash_loop else State.GONE
 
     @property
@@ -102,6 +105,8 @@ class Supervisor:
         state, peer = self.state, self.peer
         told: Any = {"restarts": self.restarts, "last_words": self.last_words}
         if peer is not None:
+            if state is State.NOT_LAUNCHED:
+                told["last_error"] = self.last_words
             return replace(health_of(peer), state=state_word(state), stage=state.value, **told)
         word = state_word(state) if self.started.is_set() else "starting"
         return PluginHealth(self.found.label, self._starter.kind, word, word, last_error=self.last_words, **told)
@@ -161,7 +166,7 @@ class Supervisor:
             or (restart == "on-failure" and not failed)
         ):
             return False
-        if self._backoff.crash_loop:
+        if self._backoff.crash_loop and not self._is_refused:
             log.error(
                 "plugin %s is in a crash loop: %d short runs in a row", plain(self.found.label), self._backoff.failures
             )
@@ -186,8 +191,9 @@ class Supervisor:
             reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {_why(error)}"
             log.warning("plugin %s cannot be launched: %s", plain(found.label), reason)
             self.last_words = reason
+            self._is_refused = True
             return True
-        self._process, self.peer = process, peer
+        self._process, self.peer, self._is_refused = process, peer, False
         if self._stopping.is_set():
             process.kill()  # the thread that ended the others could not see this one yet
         self._starter.join(peer)

@@ -43,22 +43,24 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
 _STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
-# In place of the fields of an empty message: one of a kind that is not taken here.
-_EMPTY: Final[Fields] = [(None, None)]
-_STEPS[None] = Row("", Kind.RESET)
+# Plugins for iSulad give it empty with any other field of `linux`; the merged reply always has it.
+_RESOURCES: Final = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resources"]
 
 
 def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
     """All fields that an adjustment sets, and the claims that they need.
 
-    None if the adjustment removes, or may mean to, or has a message in it that is empty.
+    None if the adjustment removes, or may mean to, or has a message in it that is empty, other than `linux.resources`.
     """
     fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
     claims: list[tuple[str, int, str]] = []
     for field, value in fields:
         row = _STEPS[field]
         if row is None:
-            fields += value.ListFields() or _EMPTY  # the loop goes on with these
+            inner = value.ListFields()
+            if not inner and field is not _RESOURCES:
+                return None
+            fields += inner  # the loop continues with these
             continue
         kind = row.kind
         if kind is _SIMPLE:

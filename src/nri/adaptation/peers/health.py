@@ -26,7 +26,8 @@ class PluginHealth:
     Attributes:
         plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
         kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by it).
-        state: "starting", "active", "late", "open" (left out by its breaker), "crash loop" or "gone".
+        state: "starting", "active", "late", "open" (left out by its breaker), "crash loop", "not launched"
+            (the program did not even start) or "gone".
         stage: the same, with the steps of "starting" apart.
         pid, uid: of its process; 0 and None if not known.
         nri_version: what it says it speaks.

@@ -19,9 +19,9 @@ A name is given once, from connected; updates are taken from configured on.
 
 The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and
 carries out the actions; it decides nothing. A pair that is not in the table changes nothing: signals of a race that was
-lost (an answer after the connection ended) are harmless. The crash loop is a state of a launched plugin between two
-connections, so it has no transition here, but its supervisor reports it (`nri.adaptation.launch.supervisor`). Next:
-`nri.adaptation.peers.peer`.
+lost (an answer after the connection ended) are harmless. "crash loop" and "not launched" are states of an installed
+plugin without a connection, so they have no transition here; its supervisor reports them
+(`nri.adaptation.launch.supervisor`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class State(Enum):
     LATE = "late"
     OPEN = "open"
     CRASH_LOOP = "crash loop"
+    NOT_LAUNCHED = "not launched"
     GONE = "gone"
 
 

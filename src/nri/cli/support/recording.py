@@ -41,7 +41,9 @@ _OPTIONS = (
         "record_redact",
         type=click.Choice(["values", "none"]),
         default="values",
-        help="Which values --record replaces: those of env, args, annotations and configuration (default), or nothing.",
+        help="Which values --record replaces: values (default), of env, args of containers and hooks, annotations, "
+        "sysctls, NAME=VALUE mount options and configuration, or none. Labels, paths and the texts of errors, refusals "
+        "and evictions are never replaced.",
     ),
     click.option(
         "--record-most",

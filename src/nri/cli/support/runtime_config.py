@@ -118,12 +118,12 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
         OSError: it cannot be written.
     """
     path, kept = _place(root, change.path), ""
-    mode = os.stat(path).st_mode & 0o777 if change.before is not None else 0o644
+    mode, owner = _mode_and_owner(path) if change.before is not None else (0o644, None)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if change.before is not None and change.path != CRIO_FILE and not os.path.lexists(path + KEPT):
-        write_whole(path + KEPT, change.before.encode(), mode)
+        write_whole(path + KEPT, change.before.encode(), mode, owner=owner)
         kept = path + KEPT
-    write_whole(path, change.after.encode(), mode)
+    write_whole(path, change.after.encode(), mode, owner=owner)
     reading = change.read()
     for remark in reading.remarks:
         if remark.kind in FATAL:
@@ -150,10 +150,17 @@ def restore(root: str, change: Change) -> None:
     if change.before is None:
         os.unlink(path)
     else:
-        write_whole(path, change.before.encode(), os.stat(path).st_mode & 0o777)
+        mode, owner = _mode_and_owner(path)
+        write_whole(path, change.before.encode(), mode, owner=owner)
         with suppress(OSError, ConfigError):  # what is no text is not what was there before
             if change.path != CRIO_FILE and _text(root, change.path + KEPT) == change.before:
                 os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
+
+
+def _mode_and_owner(path: str) -> tuple[int, tuple[int, int]]:
+    """The mode of a file, and the numbers of its user and group."""
+    status = os.stat(path)
+    return status.st_mode & 0o7777, (status.st_uid, status.st_gid)
 
 
 def unified(change: Change) -> str:

@@ -17,6 +17,7 @@ from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, write_page
 from nri.cli.settings import Settings
 from nri.cli.support.cri import cri_option
+from nri.cli.support.stopping import SignalStop
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
@@ -85,9 +86,10 @@ def runtime(
     """Find out what a live runtime does with each event, field, update, eviction, validator and failure of NRI.
 
     A plugin joins at the NRI socket (--socket-path), and pods are made over the CRI socket; for pods of others the
-    plugin does nothing. All that was made is removed at the end. Run it as root, on the runtime's machine, and
-    preferably not on one that is in use: plugins that are late on purpose delay the runtime's other events for some
-    seconds.
+    plugin does nothing. All that was made is removed at the end, also after a signal. Run it as root, on the runtime's
+    machine, and preferably not on one that is in use: plugins that are late on purpose delay the runtime's other
+    events for some seconds. If the runtime goes away (exit code 3), or after a signal, the report has what was found
+    out until then, and says where it ended; it is not compared.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import cri as support
@@ -110,7 +112,7 @@ def runtime(
             own_network=pod_network,
         )
         try:
-            report = probe.run()
+            report = probe.run(out.note)
         finally:
             out.progress("")
     return _tell(out, report, html, before)
@@ -149,7 +151,8 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
         logging.getLogger("nri").setLevel(logging.CRITICAL)  # it is asked what it cannot do
     one = candidate(words, config, settings.timeout_s or REQUEST_TIMEOUT_S)
     try:
-        report = examine(one, out.note if settings.verbose else out.progress)
+        with SignalStop():
+            report = examine(one, out.note if settings.verbose else out.progress)
     except Failure as error:
         raise Failure(f"{' '.join(words)}: it does not take part: {error.message}", error.code) from None
     finally:
@@ -170,6 +173,9 @@ def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str,
             write_page(html, report.html())
         except OSError as error:
             raise Failure(f"--html {html}: {error.strerror or error}", USAGE) from None
+    if report.incomplete:
+        out.note(f"the report is incomplete: {report.incomplete}")
+        return report.exit_code
     lines = [] if before is None else report.differences(before)
     for line in lines:
         out.note(line)

@@ -66,9 +66,8 @@ def named_in(text: str | None) -> EventMask:
     """Read the events that are asked for by their names, and not as a group such as "pod"."""
     from nri.api.events import EventMask
 
-    groups = ("all", "pod", "podsandbox", "container")
-    words = [word for word in (text or "").split(",") if word.strip().lower() not in groups and word.strip()]
-    return EventMask.parse(*words).without("ValidateContainerAdjustment")
+    named = EventMask(0) if text is None else EventMask.parse_names(text)
+    return named.without("ValidateContainerAdjustment")
 
 
 def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 import nri
-from nri.api.events import EventMask
+from nri.api.events import ALL, EventMask
 from nri.plugins.dump import tree_of, yaml_lines
 from nri.stub.program.options import Flag
 from nri.stub.support import logs
@@ -28,7 +28,8 @@ class LoggerConfig:
 
     Attributes:
         logFile: a file to append to instead of the program's log.
-        events: only these are taken: all, pod, container, or names such as CreateContainer.
+        events: only these are taken: all, pod, container, or names such as CreateContainer. Validation is taken only by
+            its own name, ValidateContainerAdjustment: runtimes fail creations that a validator does not answer.
         addAnnotation: annotation that containers get; in conflict with other plugins that set it.
         setAnnotation: annotation that containers get, whatever other plugins before it have set.
         addEnv, setEnv: the same for an environment variable.
@@ -50,6 +51,7 @@ FLAGS = {
 }
 
 
+_VALIDATION = EventMask.of("ValidateContainerAdjustment")
 _MADE = nri.Adjustment
 #: Key of the configuration -> what takes the mark of others away, if anything, and what puts ours there.
 MARKS = {
@@ -82,7 +84,17 @@ class Logger(nri.Plugin):
             except ValueError as error:
                 raise nri.ConfigError("configuration", key, str(error).partition(" ")[2]) from None
         self.log.info("connected to %s %s", self.runtime.name, self.runtime.version)
-        return nri.EventMask(sum({spec.bit for mask in config.events for spec in mask})) or None
+        return self._events()
+
+    def _events(self) -> nri.EventMask:
+        """The events that the configuration takes; of validation only if it or the command line asks for it by name.
+
+        Runtimes may fail each creation that a validator does not answer, so a logger must not be one by default.
+        """
+        masks = self.config.events or (ALL,)
+        mask = nri.EventMask(sum({spec.bit for mask in masks for spec in mask}))
+        is_named = _VALIDATION in masks or nri.EventMask(self._named_events) & _VALIDATION
+        return mask if is_named else mask - _VALIDATION
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         self._dump_list("Synchronize", "pods", pods)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
+from nri.api.events import EMPTY_CREATION
 from nri.errors import NriError
 from nri.wire import bytes_field
 
@@ -59,6 +60,7 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
     adjust_number, held = REPLY_FIELDS[event][0], runtime.held
     out = b""
     if adjust_number:
+        out = EMPTY_CREATION
         adjustment = None
         if isinstance(result, (Adjustment, m.ContainerAdjustment)):
             adjustment, result = result, None
@@ -74,6 +76,8 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
             if held is not None:
                 held.part(message)
+            if message.HasField("linux"):
+                message.linux.resources.SetInParent()  # iSulad's daemon reads it without a look whether it is there
             out = bytes_field(adjust_number, message.SerializeToString())
     if result is not None:
         if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):

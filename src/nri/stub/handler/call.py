@@ -9,7 +9,7 @@ only for pods that pass. `nri.stub.handler.answers` says what may be returned; `
 from __future__ import annotations
 
 from nri.api import messages as m
-from nri.api.events import EVENTS
+from nri.api.events import EMPTY_CREATION, EVENTS
 from nri.errors import Reject
 from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, wrong_answer
 from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
@@ -85,6 +85,7 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
     parse = getattr(m, spec.request).FromString
     further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
     replies = event in REPLY_FIELDS
+    empty = EMPTY_CREATION if event == "CreateContainer" else b""
     chosen = hasattr(handler, "_nri_when")
 
     def serve(payload: bytes, call: Call) -> bytes:
@@ -100,18 +101,18 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
         if mirror is not None:
             mirror.seen(event, pod, call.container)
             if handler is None:
-                return b""
+                return empty
         if chosen and not admits(handler, pod):
-            return b""
+            return empty
         if further:
             arguments += tuple([getattr(request, name) for name in further])
         result = handler(*arguments)  # type: ignore[misc]  # without a mirror there is a handler
         if result is None:
-            return b""
+            return empty
         if result.__class__ is CoroutineType:
             result = run_to_end(result)
             if result is None:
-                return b""
+                return empty
         if not replies:
             raise wrong_answer(event, result)
         return encode_answer(event, result, call, plugin.runtime)

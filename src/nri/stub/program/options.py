@@ -62,8 +62,8 @@ class Options:
 
     __slots__ = (
         "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
-        "metrics_addr", "name", "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket", "socket_fd",
-        "verbose", "version",
+        "metrics_addr", "name", "named_events", "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket",
+        "socket_fd", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,6 +72,8 @@ class Options:
         self.check_messages = False
         self.config: str | None = None
         self.events: EventMask | None = None
+        #: Those of `events` that are asked for by their names, and not as a group.
+        self.named_events = EventMask(0)
         self.no_reconnect = self.verbose = self.version = self.help = False
         #: Give up if the runtime is not there at the start; later it is waited for. No flag: for `nri events -f`.
         self.no_wait = False
@@ -147,6 +149,8 @@ def _read_flags(options: Options, arguments: Sequence[str], own: Mapping[str, tu
             options.own[flag] = [*_given(options.own.get(flag)), value]
         else:
             setattr(options, field, _value(flag, value))
+            if flag == "events":
+                options.named_events = EventMask.parse_names(value)
 
 
 def _given(values: list[str] | bool | None) -> list[str]:

@@ -90,6 +90,7 @@ class Program:
         settings.check_own(plugin)
         self.plugin = plugin
         self.options = options
+        plugin._named_events = options.named_events
         self.label = naming.full_name(options.index, options.name)
         self.stop = Stop(self._stop_session)
         self._reporter = reporter

@@ -19,7 +19,7 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_NUMBER, BY_RPC, EventMask, EventSpec
+from nri.api.events import BY_NUMBER, BY_RPC, EMPTY_CREATION, EventMask, EventSpec
 from nri.errors import ConfigError, NriError, RegistrationError, Reject, RemoteProtocolError, RpcError
 from nri.stub.base import PluginBase
 from nri.stub.handler import call as handlers
@@ -179,7 +179,8 @@ class PluginService:
             except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
                 self._fail(request, unreadable(error))
             else:
-                endpoint.reply(request, b"")  # an event that we do not handle is no error
+                # An event without a handler is not an error.
+                endpoint.reply(request, EMPTY_CREATION if method == "CreateContainer" else b"")
                 self.answered = method
         return None
 

@@ -1,14 +1,15 @@
-"""Checks of a plugin's class, when it is made: misspelt handlers, wrong arguments. Pure, and without `inspect`."""
+"""Checks of a plugin's class, at its creation: misspelt handlers and settings, wrong arguments. Without `inspect`."""
 
 from __future__ import annotations
 
 import atexit
 import sys
 
-from nri.api.events import EVENTS
+from nri.api.events import EVENTS, EventMask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType
     from typing import Any
 
@@ -37,6 +38,7 @@ FORMATS = ("auto", "json", "yaml", "toml")
 #: Settings of a class -> names of the types that they may have, and the same for people.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
+    "name": (("str",), "a text"),
     "failure_policy": (("FailurePolicy", "NoneType"), "nri.FailurePolicy(...)"),
     "log_file": (("str", "NoneType"), "the path of a file"),
     "Config": (("class", "NoneType"), "a class with annotations"),
@@ -45,13 +47,27 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields"),
 }
 
+#: All class attributes that nri reads. `mirror` is for whatever counts as true.
+_SETTINGS = ("mirror", *_ATTRIBUTES)
+#: Settings that people know by other names -> the setting.
+_SETTING_BY_OTHER_NAME = {
+    "plugin_name": "name",
+    "policy": "failure_policy",
+    "log_path": "log_file",
+    "configuration": "Config",
+    "config_class": "Config",
+    "config_type": "Config",
+    "config_schema": "Config",
+    "settings": "Config",
+}
 #: Settings that other libraries have and this one does not -> what to do instead.
 _NOT_READ = {
     "events": "a plugin gets the events whose methods it has",
     "index": "start it with --idx NN",
     "idx": "start it with --idx NN",
+    "timeout": "the runtime sets it; see self.deadline, and timeout in policy.toml",
 }
-_CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
+_EVENT_NAMES = frozenset((*(spec.rpc for spec in EVENTS), "Configure", "Synchronize", *ARGUMENTS))
 #: Words that people put before or after the name of an event, here and in other libraries.
 _BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
 _AFTER = ("_handler", "_hook", "_event")
@@ -90,8 +106,14 @@ _CUT = {
         )
     },
 }  # fmt: skip
+#: Methods that a plugin may override and that take no part in an event.
+_OTHER_METHODS = ("measurements",)
 #: Attributes of `self` that a method of that name would hide: name -> the handler that was meant, if one was.
 _FOUND = {"config": "configure", "deadline": "", "log": "", "mirror": "", "name": "", "runtime": "", "state": ""}
+#: Where a function or a descriptor keeps the code that runs.
+_CODE_PARTS = ("__code__", "__func__", "__wrapped__", "fget", "func")
+#: Instructions that read an attribute, by its name or by `getattr` with a text.
+_READS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_CONST"))
 _VARARGS = 0x04
 #: The flags of a generator function, and of one that is async.
 _YIELDS = 0x20 | 0x200
@@ -121,7 +143,7 @@ def check_class(cls: type, base: type) -> None:
             raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which chooses pods, and handles no pod")
         if name.startswith("_"):
             continue
-        _check_attribute(cls, name, value)
+        _check_setting(cls, name, value)
         code = getattr(function, "__code__", None)
         if code is not None and (name in _FOUND or name in _ATTRIBUTES):
             hint = f"did you mean {_FOUND[name]}?" if _FOUND.get(name) else "call it otherwise"
@@ -136,13 +158,17 @@ def check_class(cls: type, base: type) -> None:
                 )
             if code is not None and not isinstance(value, (staticmethod, classmethod)):
                 _check_arguments(cls, name, code, getattr(function, "__defaults__", None) or ())
-        elif code is not None and not hasattr(base, name) and not hasattr(function, "_nri_every_s"):
-            meant = _meant(name)
-            if meant is not None:
+        elif hasattr(base, name) or hasattr(function, "_nri_every_s"):
+            continue
+        elif code is not None:
+            handler = _nearest_handler(name)
+            if handler is not None:
                 raise TypeError(
-                    f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
+                    f"{cls.__name__}.{name} is not an NRI event; did you mean {handler}? "
                     f"(a helper of that name may start with an underscore)"
                 )
+        else:
+            _check_own_attribute(cls, name)
     _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
     _check_tables(cls)
 
@@ -157,10 +183,12 @@ def _check_tables(cls: type) -> None:
         check_sets(cls)
 
 
-def _check_attribute(cls: type, name: str, value: Any) -> None:
+def _check_setting(cls: type, name: str, value: Any) -> None:
     """Raise TypeError or ValueError for a setting of the class that nothing can be done with."""
     if name in _NOT_READ:
         _check_not_read(cls, name, value)
+    if name == "config" and isinstance(value, type):
+        raise TypeError(f"{cls.__name__}.config is a class, and each connection replaces it; did you mean Config?")
     if name not in _ATTRIBUTES:
         return
     if hasattr(type(value), "__get__"):
@@ -172,13 +200,57 @@ def _check_attribute(cls: type, name: str, value: Any) -> None:
         raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
 
 
+def _check_own_attribute(cls: type, name: str) -> None:
+    """Raise TypeError for an attribute without effect whose name is nearly that of a setting or handler.
+
+    What a method of the class reads is the plugin's own; so is what a base class has, which was checked there.
+    """
+    nearest = _nearest_setting(name) or _nearest_handler(name)
+    if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or _is_read(cls, name):
+        return
+    raise TypeError(
+        f"{cls.__name__}.{name} has no effect: nothing reads it; did you mean {nearest}? "
+        f"(an attribute that other code reads may start with an underscore)"
+    )
+
+
+def _is_read(cls: type, name: str) -> bool:
+    """Whether code of the class or of its bases reads an attribute of this name, of whatever object."""
+    from dis import get_instructions  # loaded only for the few classes that have such an attribute
+
+    return any(
+        step.argval == name and step.opname in _READS
+        for base in cls.__mro__
+        for value in base.__dict__.values()
+        for code in _code_objects(value)
+        for step in get_instructions(code)
+    )
+
+
+def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
+    """The code of a function or descriptor, with that of functions inside; `depth` bounds the wrappers around it."""
+    if hasattr(value, "co_consts"):
+        yield value
+        for constant in value.co_consts:
+            yield from _code_objects(constant, 0)
+    elif depth:
+        for part in _CODE_PARTS:
+            yield from _code_objects(getattr(value, part, None), depth - 1)
+
+
 def _check_not_read(cls: type, name: str, value: Any) -> None:
-    """Raise TypeError for events or an index that the class names in vain; other values are the plugin's own."""
-    items = value if name == "events" and isinstance(value, (list, tuple, set, frozenset)) else ()
-    text = str(value) if name != "events" and type(value) in (int, str) else ""
-    if any(item in _CAMEL or item in ARGUMENTS for item in items if isinstance(item, str)) or (
-        text.isdecimal() and len(text) < 3
-    ):
+    """Raise TypeError for events, an index or a timeout that the class sets in vain; other values are its own."""
+    if name == "timeout":
+        has_no_effect = type(value) in (int, float) and not _is_read(cls, name)
+    elif name == "events":
+        items = value.split(",") if isinstance(value, str) else value
+        items = items if isinstance(items, (list, tuple, set, frozenset)) else ()
+        has_no_effect = isinstance(value, EventMask) or any(
+            item.strip() in _EVENT_NAMES for item in items if isinstance(item, str)
+        )
+    else:
+        has_no_effect = type(value) in (int, str) and str(value).isdecimal() and len(str(value)) < 3
+    if has_no_effect:
         raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_NOT_READ[name]}")
 
 
@@ -217,17 +289,37 @@ def _check_flags(cls: Any) -> None:
             )
 
 
-def _meant(name: str) -> str | None:
-    """The handler that a method called `name` was meant to be; None for a name that is the plugin's own business."""
+def _nearest_handler(name: str) -> str | None:
+    """The handler that a method or attribute called `name` is probably meant to be; None for an unrelated name."""
+    name = _snake_case(name)
     words = next((name.removeprefix(word) for word in _BEFORE if name.startswith(word)), name)
     words = next((words.removesuffix(word) for word in _AFTER if words.endswith(word)), words)
     if name == f"post_{words}" and f"{name}_container" in ARGUMENTS:
         return f"{name}_container"
     for candidate in (name, words):
-        meant = _CAMEL.get(candidate) or _OTHER_WORDS.get(candidate) or _nearest(candidate)
-        if meant is not None:
-            return meant
+        handler = _OTHER_WORDS.get(candidate) or _nearest(candidate, (*ARGUMENTS, *_OTHER_METHODS))
+        if handler is not None:
+            return handler
     return None if words == name else _CUT.get(words)
+
+
+def _nearest_setting(name: str) -> str | None:
+    """The class attribute that nri reads and that `name` is probably meant to be; None for an unrelated name."""
+    name = _snake_case(name)
+    if name in _SETTING_BY_OTHER_NAME:
+        return _SETTING_BY_OTHER_NAME[name]
+    nearest = _nearest(name, _SETTINGS)
+    if nearest is not None:
+        return nearest
+    # Short names are one mistake away from many words, so that the first letter has to be right.
+    letters = name.replace("_", "")
+    short = [setting for setting in _SETTINGS if len(setting) <= 6 and setting[0].lower() == letters[:1]]
+    return next((setting for setting in short if _distance(letters, setting.lower(), 1) <= 1), None)
+
+
+def _snake_case(name: str) -> str:
+    """`createContainer`, `CREATE_CONTAINER` -> `create_container`."""
+    return kebab_case(name).replace("-", "_")
 
 
 def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[object, ...]) -> None:
@@ -255,13 +347,15 @@ def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
     return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
 
 
-def _nearest(name: str) -> str | None:
-    """The handler that `name` is at most two slips away from."""
-    for known in ARGUMENTS:
-        # One slip away from `closed` there are honest names, such as `close`.
-        allowed = 2 if len(known) > 9 else len(known) > 6
-        if allowed and abs(len(known) - len(name)) <= allowed and _distance(name, known, allowed) <= allowed:
-            return known
+def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
+    """The first choice that `name` is at most two mistakes away from, without regard to case and underscores."""
+    letters = name.replace("_", "").replace("ies", "y")
+    for choice in choices:
+        folded = choice.replace("_", "").lower()
+        # One mistake away from `closed` there are honest names, such as `close`.
+        allowed = 2 if len(folded) > 9 else int(len(folded) > 6)
+        if abs(len(folded) - len(letters)) <= allowed and _distance(letters, folded, allowed) <= allowed:
+            return choice
     return None
 
 

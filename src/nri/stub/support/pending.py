@@ -1,7 +1,7 @@
 """`Pending`: the outcome of an update or eviction that a plugin has asked for.
 
 It can be waited for, awaited, or given callbacks, anywhere but in the handler that asked: what a handler asks for is
-sent after its reply. Set once, by whichever thread reads the runtime's answer. Next:
+sent after its reply. Set once, by whichever thread reads the runtime's answer. A failure that no code reads is logged.
 `nri.stub.support.runtime_handle` makes these.
 """
 
@@ -13,10 +13,11 @@ from time import monotonic
 
 from nri.errors import DeadlineExceeded, NriError
 from nri.stub.support import context
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
     from typing import Any, Final
 
     from nri.api.builders.update import Update
@@ -27,6 +28,8 @@ __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 UPDATE_TIMEOUT_S = 5.0
 # How long a task waits for the end of the handler that began it, where the runtime has set the handler no deadline.
 _PATIENCE_S: Final = 2.0
+#: Containers that the log names of a failure that no code reads.
+_MAX_NAMES: Final = 5
 _SENT_LATER: Final = "the update is sent after this handler's reply: do not wait here; return it or add a callback"
 
 
@@ -48,12 +51,28 @@ def _is_handler(call: context.Call) -> bool:
 
 
 class Pending:
-    """The outcome of an update or eviction: the updates that failed, as a list of `nri.Update`."""
+    """The outcome of an update or eviction: the updates that failed, as a list of `nri.Update`.
 
-    __slots__ = ("_callbacks", "_error", "_failed", "_in_handler", "_lock", "_waiting", "done")
+    A failure is logged as a warning if nothing has called `result`, or awaited this, by the time that it is dropped.
+    """
 
-    def __init__(self, in_handler: bool) -> None:
+    __slots__ = (
+        "_callbacks",
+        "_error",
+        "_failed",
+        "_in_handler",
+        "_is_read",
+        "_lock",
+        "_waiting",
+        "containers",
+        "done",
+    )
+
+    def __init__(self, in_handler: bool, containers: Sequence[str] = ()) -> None:
+        """`containers`: the ids of those that it is about, for the log."""
         self.done = False
+        self.containers = containers
+        self._is_read = False
         self._failed: list[Update] = []
         self._error: Exception | None = None
         self._in_handler = in_handler
@@ -80,6 +99,7 @@ class Pending:
             if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
                 raise DeadlineExceeded("the runtime's answer to an update")
             self._waiting.release()  # for the next one who asks
+        self._is_read = True
         if self._error is not None:
             raise self._error
         return self._failed
@@ -124,11 +144,12 @@ class Pending:
         yield from arrived.__await__()
         return self.result(0)
 
-    def finish(self, failed: list[Update], error: Exception | None = None) -> None:
-        """Set the outcome, once. For the session."""
+    def finish(self, failed: list[Update], error: Exception | None = None, *, reported: bool = False) -> None:
+        """Set the outcome, once; `reported`: the log has it already. For the session."""
         with self._lock:
             if self.done:
                 return
+            self._is_read = reported
             self._failed, self._error, self.done = failed, error, True
             callbacks, self._callbacks = self._callbacks, []
         self._waiting.release()
@@ -139,3 +160,17 @@ class Pending:
                 from nri.stub.support import logs
 
                 logs.adapter("stub").exception("a callback of an update failed")
+
+    def __del__(self) -> None:
+        """Log a failure that no code has read: nothing else would ever report it."""
+        if self._is_read or not self.done or not (self._failed or self._error) or sys.is_finalizing():
+            return
+        from nri.stub.support import logs
+
+        ids = [update.container_id for update in self._failed] or self.containers
+        more = f" and {len(ids) - _MAX_NAMES} more" if len(ids) > _MAX_NAMES else ""
+        logs.adapter("stub").warning(
+            "a request of the plugin for %s%s failed, and the plugin has not read its outcome: %s; call result() of"
+            " what runtime.update() or evict() returns, or await it",
+            ", ".join(map(plain, ids[:_MAX_NAMES])), more, self._error or "the runtime has not applied it",
+        )  # fmt: skip

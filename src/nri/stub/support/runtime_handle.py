@@ -139,7 +139,7 @@ class RuntimeHandle:
             raise NriError("an eviction names no container: give it the container's id")
         if self.connected and self.ignores_evictions():
             pending = Pending(False)
-            pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()))
+            pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()), reported=True)
             return pending
         request = m.UpdateContainersRequest()
         request.evict.add(container_id=container_id, reason=reason)
@@ -167,7 +167,8 @@ class RuntimeHandle:
             self.held.request(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
-        pending = Pending(in_handler)
+        containers = [update.container_id for update in request.update]
+        pending = Pending(in_handler, containers or [eviction.container_id for eviction in request.evict])
         self._outstanding.add(pending)
         payload = request.SerializeToString()
         if call is None or not in_handler:

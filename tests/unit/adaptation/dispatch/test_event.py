@@ -82,11 +82,11 @@ class Bytes:
 
 
 @contextmanager
-def garbled(runtime: FakeRuntime) -> Iterator[RawPlugin]:
-    """A plugin `10-raw` that answers its first CreateContainer with what is no reply."""
+def answering_creation(runtime: FakeRuntime, reply: Any) -> Iterator[RawPlugin]:
+    """A plugin `10-raw` that answers its first CreateContainer with `reply`."""
     raw = RawPlugin(runtime, events=1 << BY_METHOD["create_container"].number - 1).join()
     answering = threading.Thread(
-        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, Bytes())))
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, reply)))
     )
     answering.start()
     yield raw
@@ -94,14 +94,25 @@ def garbled(runtime: FakeRuntime) -> Iterator[RawPlugin]:
     raw.close()
 
 
+@pytest.mark.parametrize("reply", [None, m.CreateContainerResponse(adjust={})], ids=["empty", "empty adjustment"])
+def test_a_shadows_answer_that_asks_for_nothing_is_not_reported(reply: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["10-raw"]\nshadow = true') as runtime:
+        with answering_creation(runtime, reply):
+            runtime.create_container()
+    assert "shadow plugin" not in caplog.text
+
+
 def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
-    with garbled(nri_runtime), pytest.raises(PluginError, match="plugin 10-raw: its reply cannot be read"):
+    with (
+        answering_creation(nri_runtime, Bytes()),
+        pytest.raises(PluginError, match="plugin 10-raw: its reply cannot be read"),
+    ):
         nri_runtime.create_container()
 
 
 def test_a_shadows_reply_that_cannot_be_read_is_reported_as_its_failure(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["10-raw"]\nshadow = true') as runtime:
-        with garbled(runtime):
+        with answering_creation(runtime, Bytes()):
             runtime.create_container()
     assert "shadow plugin 10-raw at CreateContainer" in caplog.text
     assert "failed: its reply cannot be read" in caplog.text

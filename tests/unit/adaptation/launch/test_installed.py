@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -87,7 +89,9 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
         row = runtime.health("10-lost")
         assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
-        wait_for(lambda: runtime.health("10-lost").state == "crash loop", "it is given up for longer and longer")
+        wait_for(lambda: caplog.text.count("cannot be launched") > 6, "it is tried again and again")
+        assert runtime.health("10-lost").state == "not launched"
+    assert "crash loop" not in caplog.text
     assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
 
 
@@ -118,6 +122,35 @@ def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
         *before, _ = pids.read_text().split()
         assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor goes on"
     assert "plugin 10-told: an error of the runtime ends its run" in caplog.text
+
+
+def test_a_drop_in_that_its_group_may_write_is_reported_as_not_launched_until_it_is_put_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    path = write_program(tmp_path / "plugins", "10-conf", f"#!{sys.executable}\n{IDLE}")
+    drop_in = tmp_path / "conf.d" / "10-conf.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text("{}")
+    drop_in.chmod(0o664)
+    with FakeRuntime(plugin_path=str(path.parent), plugin_config_path=str(drop_in.parent)) as runtime:
+        wait_for(lambda: caplog.text.count("cannot be launched") > 6, "it is tried again and again")
+        row = runtime.health("10-conf")
+        assert row.state == row.stage == "not launched" and "10-conf.conf" in row.last_error
+        assert "crash loop" not in caplog.text
+        drop_in.chmod(0o644)
+        wait_for(lambda: runtime.health("10-conf").state == "active", "it takes part")
+        drop_in.chmod(0o664)
+        os.kill(runtime.health("10-conf").pid, signal.SIGKILL)
+        wait_for(lambda: runtime.health("10-conf").state == "not launched", "the drop-in counts at each start")
+        assert "10-conf.conf" in runtime.health("10-conf").last_error
+
+
+IDLE = """import nri
+class Conf(nri.Plugin):
+    def start_container(self, pod, container): pass
+Conf.main()
+"""
 
 
 def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(tmp_path: Path) -> None:

@@ -56,7 +56,14 @@ def test_empty_hooks_claim_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("linux", "usual"), [({"rdt": {}}, False), ({"rdt": {"clos_id": {"value": "a"}}}, True), ({}, False)]
+    ("linux", "usual"),
+    [
+        ({"rdt": {}}, False),
+        ({"rdt": {"clos_id": {"value": "a"}}}, True),
+        ({}, False),
+        ({"resources": {}, "cgroups_path": "/x"}, True),
+        ({"resources": {"memory": {}}}, False),
+    ],
 )
 def test_a_reply_with_an_empty_message_in_it_is_no_usual_one(linux: dict[str, Any], usual: bool) -> None:
     assert (survey(adjusts(linux=linux).adjust, "ctr") is not None) is usual

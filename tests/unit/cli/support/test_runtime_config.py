@@ -45,6 +45,28 @@ def test_nri_is_turned_on_and_the_old_file_kept_once(root: Path) -> None:
     assert kept.read_text().endswith("disable = true\n")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+@pytest.mark.parametrize("mode", [0o640, 0o600, 0o664])
+def test_a_file_keeps_its_owner_and_mode_and_so_does_its_copy(root: Path, mode: int) -> None:
+    path = config(root, "version = 2\n")
+    os.chown(path, 1234, 4321)
+    path.chmod(mode)
+    turn_on(root)
+    for file in (path, Path(f"{path}.before-nri")):
+        status = file.stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (1234, 4321, mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_change_that_is_taken_back_leaves_the_owner(root: Path) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    os.chown(path, 1234, 4321)
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    with pytest.raises(NriError, match="without effect, and taken back"):
+        turn_on(root)
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
+
+
 def test_a_node_without_a_file_gets_one_that_1_7_reads_as_well(root: Path) -> None:
     assert turn_on(root) == ""
     text = (root / "etc/containerd/config.toml").read_text()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri.engine.streaming import connect_port
+from nri.engine.support.errors import EngineError
 from tests.support.no_threads import no_threads
 from tests.support.stream_world import SpdyTalk, WebSocketTalk, World
 
@@ -98,6 +99,43 @@ def test_what_a_port_does_not_take_stops_the_client_in_the_end(world: World, lis
     with accept(listener):
         assert talk.flood(talk.client.send(talk.streams["0data"], bytes(1 << 20))) < 40
         talk.close()
+
+
+@pytest.fixture
+def unconnected(world: World) -> Iterator[World]:
+    """A world in which no port is connected until the end, so that all that comes for one has to be kept."""
+    gate = threading.Event()
+
+    def late(port: int) -> socket.socket:
+        gate.wait(60)
+        raise EngineError(f"nothing listens on port {port}")
+
+    world.connect = late
+    yield world
+    gate.set()
+
+
+def test_what_is_kept_for_one_connection_is_bounded(unconnected: World, listener: socket.socket) -> None:
+    unconnected.limited(input_bytes=8 << 20)
+    talk = forward(unconnected)
+    connect(talk, port_of(listener))
+    assert talk.flood(talk.client.send(talk.streams["0data"], bytes(1 << 20))) < 40, "8 MiB, and what sockets hold"
+    talk.close()
+
+
+def test_what_is_kept_for_all_connections_of_a_client_is_bounded(unconnected: World, listener: socket.socket) -> None:
+    unconnected.limited(input_bytes=2 << 20)
+    talk = forward(unconnected)
+    keys = [str(number) for number in range(48)]
+    for key in keys:
+        connect(talk, port_of(listener), key)
+    taken = 0
+    for key in keys:  # each below its own bound
+        if not talk.flood(talk.client.send(talk.streams[f"{key}data"], bytes(1 << 20)), 1):
+            break
+        taken += 1
+    assert taken < 40, "16 MiB, and what sockets hold"
+    talk.close()
 
 
 def test_a_client_that_goes_ends_all_its_connections(world: World, listener: socket.socket) -> None:

@@ -16,6 +16,7 @@ from nri.config import Source, read
 from nri.plugins.dump import tree_of
 from nri.plugins.logger.plugin import FLAGS, Logger, LoggerConfig
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.plugin_program import plugin_program
 
 
 def test_every_key_but_those_of_log_and_events_has_its_flag() -> None:
@@ -45,9 +46,44 @@ def lines_of(log: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [line.removeprefix(f"{event}: ") for line in lines if line.startswith(f"{event}: ")]
 
 
-def test_it_takes_every_event(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(Logger(), idx="10")
-    assert nri_runtime.health("10-logger").events == str(ALL)
+ALL_BUT_VALIDATION = ALL.without("ValidateContainerAdjustment")
+
+
+@pytest.mark.parametrize(
+    ("config", "events"),
+    [
+        ("", ALL_BUT_VALIDATION),
+        ("addEnv: A", ALL_BUT_VALIDATION),
+        ("events: [all]", ALL_BUT_VALIDATION),
+        ("events: [container]", nri.EventMask.parse("container").without("ValidateContainerAdjustment")),
+        ("events: [all, ValidateContainerAdjustment]", ALL),
+        ("events: [validate_container_adjustment]", nri.EventMask.of("ValidateContainerAdjustment")),
+    ],
+)
+def test_it_takes_every_event_and_validation_only_by_its_name(
+    nri_runtime: FakeRuntime, config: str, events: nri.EventMask
+) -> None:
+    nri_runtime.add(Logger(), idx="10", config=config)
+    assert nri_runtime.health("10-logger").events == str(events)
+
+
+@pytest.mark.parametrize(
+    ("flag", "events"),
+    [
+        ("all", ALL_BUT_VALIDATION),
+        (
+            "CreateContainer, ValidateContainerAdjustment",
+            nri.EventMask.parse("CreateContainer,validatecontaineradjustment"),
+        ),
+        ("validatecontaineradjustment", nri.EventMask.of("ValidateContainerAdjustment")),
+    ],
+)
+def test_the_command_line_may_name_validation(tmp_path: Path, flag: str, events: nri.EventMask) -> None:
+    path = str(tmp_path / "nri.sock")
+    words = ("-m", "nri.plugins.logger.plugin", "-idx", "10", "-socket-path", path, "-events", flag)
+    with FakeRuntime(socket_path=path) as runtime, plugin_program(tmp_path, *words):
+        assert runtime.adaptation.ready(["10-logger"], 20)
+        assert runtime.health("10-logger").events == str(events)
 
 
 def test_each_line_of_an_event_is_the_event_and_a_line_of_yaml(nri_runtime: FakeRuntime, log) -> None:
@@ -133,10 +169,8 @@ def test_add_is_in_conflict_with_another_plugin_that_has_set_the_same(nri_runtim
         nri_runtime.create_container(make_pod(), make_container())
 
 
-def test_a_configuration_without_events_takes_all_of_them(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(Logger(), idx="10", config="addEnv: A")
+def test_a_configuration_with_events_takes_only_these(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Logger(), idx="20", config="events: [pod, CreateContainer]")
-    assert nri_runtime.health("10-logger").events == str(ALL)
     assert nri_runtime.health("20-logger").events == str(nri.EventMask.parse("pod", "CreateContainer"))
 
 

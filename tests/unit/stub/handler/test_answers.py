@@ -11,6 +11,10 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, CREATE, POD, UPDATE, create_reply, creates
 
 
+async def _nothing_later(self, pod, container) -> None:
+    return None
+
+
 @pytest.mark.parametrize(
     ("answer", "env", "updated"),
     [
@@ -184,3 +188,45 @@ def test_an_answer_that_is_nearly_right_is_told_from_what_is_expected(answer, ki
         request = m.CreateContainerRequest(pod=POD, container=CONTAINER)
         message = running.runtime.call("CreateContainer", request).message
         assert f"create_container returned {kind}: None, an Adjustment, an Update" in message
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        creates(None),
+        creates([]),
+        creates(UPDATE),
+        creates((None, [UPDATE])),
+        type("Async", (nri.Plugin,), {"create_container": _nothing_later})(),
+        type("Other", (nri.Plugin,), {"stop_container": lambda self, pod, container: None})(),
+        type("Mirrored", (nri.Plugin,), {"mirror": True})(),
+        type("Chosen", (nri.Plugin,), {"create_container": nri.when(namespaces="x")(lambda *_: ADJUSTMENT)})(),
+    ],
+    ids=["None", "empty", "Update", "pair", "async", "not-handled", "mirror", "another-pod"],
+)
+def test_an_answer_to_create_container_always_has_an_adjustment(plugin: nri.Plugin) -> None:
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        assert create_reply(running).HasField("adjust")
+
+
+@pytest.mark.parametrize(
+    "adjustment",
+    [
+        nri.Adjustment().add_device("/dev/x", "c", 1, 3),
+        nri.Adjustment().set_oom_score_adj(5),
+        nri.Adjustment().set_cgroups_path("/x"),
+        nri.Adjustment().set_sysctl("net.ipv4.ip_forward", "1"),
+        m.ContainerAdjustment(linux=m.LinuxContainerAdjustment()),
+    ],
+)
+def test_an_answer_with_anything_for_linux_has_resources(adjustment) -> None:
+    with plugin_thread(creates(adjustment)) as running:
+        running.runtime.begin()
+        assert create_reply(running).adjust.linux.HasField("resources")
+
+
+def test_an_answer_without_anything_for_linux_stays_without_it() -> None:
+    with plugin_thread(creates(ADJUSTMENT)) as running:
+        running.runtime.begin()
+        assert not create_reply(running).adjust.HasField("linux")

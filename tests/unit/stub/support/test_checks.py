@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import nri
@@ -41,6 +43,12 @@ from nri.stub.support.checks import kebab_case
         ("post_start", "post_start_container"),
         ("on_deleted", "remove_container"),
         ("on_validate", "validate_container_adjustment"),
+        ("createContainer", "create_container"),
+        ("runPodSandbox", "run_pod_sandbox"),
+        ("postupdatepodsandbox", "post_update_pod_sandbox"),
+        ("CREATE_CONTAINER", "create_container"),
+        ("onUpdateContainer", "update_container"),
+        ("measurement", "measurements"),
     ],
 )
 def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str) -> None:
@@ -242,6 +250,7 @@ def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
         ("failure_policy", {"fail_request": True}, TypeError, r"nri\.FailurePolicy\(\.\.\.\) is expected"),
         ("log_file", 5, TypeError, "5: the path of a file is expected"),
         ("Config", {"cpus": "0-3"}, TypeError, "a class with annotations is expected"),
+        ("name", 5, TypeError, "a text is expected"),
     ],
 )
 def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value, error, text: str) -> None:
@@ -254,6 +263,10 @@ def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value,
     [
         ("events", ["CreateContainer", "StopContainr"], "a plugin gets the events whose methods it has"),
         ("events", {"stop_container"}, "a plugin gets the events whose methods it has"),
+        ("events", "CreateContainer", "a plugin gets the events whose methods it has"),
+        ("events", "RunPodSandbox, stop_container", "a plugin gets the events whose methods it has"),
+        ("events", nri.EventMask.of("CreateContainer"), "a plugin gets the events whose methods it has"),
+        ("timeout", 5, "the runtime sets it"),
         ("index", 5, "start it with --idx NN"),
         ("idx", "10", "start it with --idx NN"),
     ],
@@ -267,6 +280,93 @@ def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
     for mine in ({"events": [], "index": 1000, "idx": None}, {"events": ["oom", 5], "index": "by-name", "idx": {}}):
         made = type("P", (nri.Plugin,), mine)
         assert {name: getattr(made, name) for name in mine} == mine
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("miror", "mirror"),
+        ("mirrors", "mirror"),
+        ("Mirror", "mirror"),
+        ("failure_polcy", "failure_policy"),
+        ("failurepolicy", "failure_policy"),
+        ("failurePolicy", "failure_policy"),
+        ("FailurePolicy", "failure_policy"),
+        ("FAILURE_POLICY", "failure_policy"),
+        ("failure_policies", "failure_policy"),
+        ("policy", "failure_policy"),
+        ("set", "sets"),
+        ("Sets", "sets"),
+        ("config_fromat", "config_format"),
+        ("configFormat", "config_format"),
+        ("flag", "flags"),
+        ("FLAGS", "flags"),
+        ("annotation", "annotations"),
+        ("anotations", "annotations"),
+        ("logfile", "log_file"),
+        ("log_fiel", "log_file"),
+        ("log_path", "log_file"),
+        ("plugin_name", "name"),
+        ("names", "name"),
+        ("NAME", "name"),
+        ("Confg", "Config"),
+        ("CONFIG", "Config"),
+        ("configuration", "Config"),
+        ("createContainers", "create_container"),
+        ("stop_containr", "stop_container"),
+    ],
+)
+@pytest.mark.parametrize("value", [True, "text", type("Inner", (), {}), functools.partial(print), property(str)])
+def test_an_attribute_that_nothing_reads_and_whose_name_is_nearly_right_is_an_error(
+    name: str, nearest: str, value: object
+) -> None:
+    with pytest.raises(TypeError, match=rf"P\.{name} has no effect: nothing reads it; did you mean {nearest}\?"):
+        type("P", (nri.Plugin,), {name: value, "create_container": lambda self, pod, container: None})
+
+
+def test_a_class_called_config_in_lower_case_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"P\.config is a class, .*; did you mean Config\?"):
+        type("P", (nri.Plugin,), {"config": type("config", (), {"__annotations__": {"a": int}})})
+
+
+@pytest.mark.parametrize(
+    "name", ["state", "zone", "labels", "level", "Mode", "cache", "nets", "same", "_miror", "log_level", "config_file"]
+)
+def test_an_attribute_of_another_name_is_the_plugins_own_business(name: str) -> None:
+    assert getattr(type("P", (nri.Plugin,), {name: "text"}), name) == "text"
+
+
+class Reader(nri.Plugin):
+    """Reads its attributes in each way in which a class can, and overrides one that it does not read again."""
+
+    names = ("a", "b")
+    annotation = "example.com/zone"
+    flag = "x"
+    logfile = "/tmp/x"
+    plugin_name = "y"
+    timeout = 5
+
+    @property
+    def _first(self) -> str:
+        return self.names[0]
+
+    @classmethod
+    def _key(cls) -> str:
+        return cls.annotation
+
+    @functools.cached_property
+    def _flag(self) -> str:
+        return getattr(self, "flag")  # noqa: B009
+
+    def create_container(self, pod, container):
+        return [open(file) for file in (self.logfile, self.plugin_name, self.timeout)] and None
+
+
+def test_an_attribute_that_a_method_reads_is_the_plugins_own() -> None:
+    class Further(Reader):
+        names = ("c",)
+
+    assert Further.names == ("c",)
 
 
 def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:

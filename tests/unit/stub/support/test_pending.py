@@ -209,3 +209,44 @@ def test_an_update_that_is_no_longer_awaited_still_ends() -> None:
 
         asyncio.run(give_up())
         assert pending.result(0) == []
+
+
+class Asks(Names):
+    """Asks for an update in each handler, and keeps nothing of its outcome."""
+
+    def start_container(self, pod, container):
+        self.runtime.update([nri.Update(f"asked{number}").set_cpu_shares(5) for number in range(7)])
+
+    def stop_container(self, pod, container):
+        self.runtime.update(nri.Update("asked1").set_cpu_shares(5)).add_done_callback(lambda pending: pending.result())
+
+    def remove_container(self, pod, container):
+        self.runtime.evict("asked1", "no room")
+
+
+_FAILED = m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id=f"asked{number}") for number in range(7)])
+
+
+@pytest.mark.parametrize(
+    ("method", "failed", "error", "expected"),
+    [
+        ("StartContainer", _FAILED, None, "asked0, asked1, asked2, asked3, asked4 and 2 more failed"),
+        ("StartContainer", None, (Code.UNKNOWN, "no such container"), "no such container"),
+        ("RemoveContainer", None, (Code.UNKNOWN, "not allowed"), "request of the plugin for asked1 failed"),
+        ("StartContainer", m.UpdateContainersResponse(), None, ""),
+        ("StopContainer", _FAILED, None, ""),
+    ],
+)
+def test_a_failure_that_the_plugin_does_not_read_is_logged(
+    method: str, failed: object, error: tuple[int, str] | None, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with plugin_thread(Asks()) as running:
+        running.runtime.begin()
+        assert not running.runtime.call(method, START).code
+        request = running.runtime.request()
+        running.runtime.answer(request, failed, *(error or ()))
+        wait_for(lambda: not running.plugin.runtime.outstanding, "the outcome")
+        if expected:
+            wait_for(lambda: "for asked" in caplog.text, "the warning")
+    lines = [line for line in caplog.messages if "for asked" in line]  # without those that other tests left behind
+    assert [expected in line and "has not read its outcome" in line for line in lines] == [True] * bool(expected)

@@ -30,24 +30,27 @@ from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, 
 from tests.support.waiting import PATIENCE_S
 
 
-def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(path: str) -> None:
+@pytest.mark.parametrize(("count", "size"), [(5000, 2000), (300, 100_000)], ids=["messages", "bytes"])
+def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(
+    path: str, count: int, size: int
+) -> None:
     def fast(_: bytes) -> Iterator[bytes]:
-        for _ in range(5000):
-            yield bytes(2000)
+        for _ in range(count):
+            yield bytes(size)
 
     async def work(client: AsyncClient) -> None:
         stream = client.stream("s", "Fast", streaming="server")
         async with asyncio.timeout(20):
-            while len(stream.messages) < ROOM_MESSAGES:  # noqa: ASYNC110 - a stream tells only who receives
+            while len(stream.messages) < ROOM_MESSAGES and stream.size_bytes < ROOM_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         held = len(stream.messages)
-        assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // 2000 + 1
-        assert stream.size_bytes <= ROOM_BYTES + 65536
-        assert [len(message) async for message in stream] == [2000] * 5000
+        assert held <= ROOM_MESSAGES + 65536 // size + 1
+        assert stream.size_bytes <= ROOM_BYTES + 65536 + size
+        assert [len(message) async for message in stream] == [size] * count
         async with client.stream("s", "Fast", streaming="server") as given_up:
             await asyncio.sleep(0.1)
-            assert await given_up.receive() == bytes(2000)
+            assert await given_up.receive() == bytes(size)
         assert await client.call("s", "Look", b"x") == b"x"
 
     run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))

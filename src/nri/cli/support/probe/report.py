@@ -82,11 +82,15 @@ class Report:
     Attributes:
         about: names and versions.
         sections: in the order in which they are shown.
+        incomplete: why it ends before its end; "" for a whole one.
+        exit_code: of a command that has made it; not 0 for one that is not whole.
     """
 
     title: str
     about: dict[str, str] = field(default_factory=dict)
     sections: list[Section] = field(default_factory=list)
+    incomplete: str = ""
+    exit_code: int = 0
 
     def section(self, title: str) -> Section:
         """Begin a section."""
@@ -96,7 +100,10 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report as a table of JSON."""
         sections = [{"title": one.title, "rows": [row._asdict() for row in one.rows]} for one in self.sections]
-        return {"title": self.title, "about": self.about, "sections": sections}
+        return {"title": self.title, "about": self._about(), "sections": sections}
+
+    def _about(self) -> dict[str, str]:
+        return self.about | ({"incomplete": self.incomplete} if self.incomplete else {})
 
     def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
         """A line for each row whose outcome was another one before, and for each that was not there, or is not.
@@ -115,7 +122,7 @@ class Report:
     def show(self, out: Output) -> None:
         """Print it for a person."""
         out.text(Painted(self.title, "bold"))
-        for name, text in self.about.items():
+        for name, text in self._about().items():
             out.text(f"{name}: {plain(text, _LONGEST)}")
         for one in self.sections:
             if not one.rows:
@@ -131,7 +138,7 @@ class Report:
         digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
         title = escape(self.title)
-        about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.about.items())
+        about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self._about().items())
         made = [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

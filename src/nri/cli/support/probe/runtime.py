@@ -1,9 +1,10 @@
 """Try how a live runtime treats each event, field, update, eviction, validator and failure, in pods of our own.
 
 A plugin of ours joins at the runtime's NRI socket, and pods are made over its CRI socket; what became of what the
-plugin asked for is read back from the containers. Rules: the plugin answers nothing for pods of others; all that was
-made is removed, whatever happens; what cannot be measured here is said to be so, and never guessed. Next:
-`nri.cli.support.probe.fields`, the table of what is asked for.
+plugin asked for is read back from the containers. The plugin answers nothing for pods of others; everything that was
+created is removed, also after a signal; what cannot be measured is reported as that, and never guessed. A case that the
+runtime refuses is one row; a runtime that goes away, or a signal, ends the report after the rows so far.
+`nri.cli.support.probe.fields` has the table of what is asked for.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from nri.api import messages as m
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update
 from nri.api.events import EVENTS, EventMask
-from nri.cli.errors import Failure
+from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.support.joined import joined
 from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, SETTERS, Case
 from nri.cli.support.probe.report import Report, Section
+from nri.cli.support.stopping import SignalStop, Stopped
 from nri.config import Source
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError, Reject, describe
+from nri.errors import NriError, Reject, RuntimeUnavailable, describe
 from nri.host.cgroups import Driver, detect
 from nri.host.root import MACHINE
 from nri.pods import lifecycle
@@ -41,6 +43,8 @@ from nri.stub.session.subscription import known_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from google.protobuf.message import Message
 
     from nri.cri.client import CriClient
     from nri.host.cgroups import Hierarchies
@@ -80,6 +84,34 @@ LIFE: Final = {
     "StopPodSandbox": "StopPodSandbox",
     "RemovePodSandbox": "RemovePodSandbox",
 }
+
+
+#: What one case may raise while the runtime is still there.
+_CASE_ERRORS: Final = (NriError, OSError, LookupError, StopIteration, ValueError, Failure)
+
+
+class _RuntimeGone(Exception):
+    """The runtime, or the plugin's connection to it, ended. Not an NriError: no case may take it for a refusal."""
+
+
+class _WatchedCri:
+    """The runtime's CRI socket; a call that the runtime cannot take any more raises `_RuntimeGone`.
+
+    A signal does not interrupt RunPodSandbox: the pod has to be known to be removed.
+    """
+
+    def __init__(self, cri: CriClient, stop: SignalStop) -> None:
+        self._cri, self._stop = cri, stop
+
+    def call(self, method: str, request: Message, *more: Any) -> Any:
+        """Call a method as `CriClient.call` does."""
+        try:
+            if method != "RunPodSandbox":
+                return self._cri.call(method, request, *more)
+            with self._stop.held():
+                return self._cri.call(method, request, *more)
+        except RuntimeUnavailable as error:
+            raise _RuntimeGone(str(error)) from None
 
 
 class SeenEvent(NamedTuple):
@@ -278,10 +310,17 @@ class Probe:
         cgroup_root: str = "",
         own_network: bool = False,
     ) -> None:
-        self._cri, self._socket, self._image, self._timeout_s, self._say = cri, nri_socket, image, timeout_s, say
+        self._stop = SignalStop()
+        self._cri: Any = _WatchedCri(cri, self._stop)
+        self._socket, self._image, self._timeout_s = nri_socket, image, timeout_s
+        self._tell = say
         self._cdi_dir, self._own_network = cdi_dir, own_network
         self._hierarchies = detect(MACHINE)
         self._driver = lifecycle.driver_of(cri)
+        self._has_devices = False
+        self._at = ""
+        self._thread: threading.Thread | None = None
+        self._main = ""
         self._cgroup_root = cgroup_root
         self._plugin = ProbePlugin()
         self._introduced = ConfigureRecorder()
@@ -289,37 +328,74 @@ class Probe:
         self._pods: dict[str, PodRequest] = {}
         self._count = 0
 
-    def run(self) -> Report:
-        """Try everything. Raises what keeps it from beginning: no socket, no image, no pod."""
+    def run(self, begin: Callable[[str], None] = lambda _: None) -> Report:
+        """Try everything; the report says if a signal or the runtime's end came before. For the main thread.
+
+        Args:
+            begin: gets the number and title of each part that begins.
+
+        Raises what keeps it from beginning: no socket, no image, no pod.
+        """
         report = Report("What this runtime does with NRI")
-        with ExitStack() as stack:
+        with self._stop, ExitStack() as stack:
             self._work = Path(stack.enter_context(TemporaryDirectory(prefix="nri-conformance-", dir="/var/tmp")))
             self._work.chmod(0o755)
-            stack.callback(self._remove_all)
-            stack.enter_context(joined(self._plugin, self._socket, INDEX, self._timeout_s, self._introduced))
-            said = self._cri.call("Version", pb.VersionRequest())
-            runtime = self._plugin.runtime
-            report.about.update(
-                {
-                    "runtime": f"{said.runtime_name} {said.runtime_version}",
-                    "NRI": runtime.nri_version or "not told",
-                    "cgroups": f"{self._hierarchies.mode}, {self._driver.value}",
-                }
-            )
-            self._life(report.section("Events, in the order in which they come"))
-            self._say("fields of the messages")
-            self._told(report.section("Fields of the messages, and the first event that tells them"))
-            main = self._pod("main")
-            around = report.section("Around the events")
-            self._around(around, main)
-            self._adjustments(report.section("Adjustments"), main)
-            self._updates(report.section("Updates of running containers"), main)
-            self._failures(report.section("A plugin's error, and what becomes of the call"), main)
-            self._late(report.section("A plugin that is late or refuses"), main)
-            self._large(around, main)
-            for name in _PRE_INSTALLED:
-                around.add(name, _NOT_ASKED)
+            self._has_devices = stack.enter_context(self._devices())
+            stack.callback(self._remove_all, report)
+            joining = joined(self._plugin, self._socket, INDEX, self._timeout_s, self._introduced)
+            self._thread = stack.enter_context(joining)
+            try:
+                self._try_all(report, begin)
+            except _RuntimeGone as error:
+                if not report.sections:
+                    raise RuntimeUnavailable(self._socket, str(error)) from None
+                report.incomplete = f"the runtime went away at {self._at}: {error}"
+                report.exit_code = UNREACHABLE
+            except Stopped as stopped:
+                if not report.sections:
+                    raise
+                report.incomplete = f"{stopped.signal} stopped it at {self._at}"
+                report.exit_code = stopped.number + 128
         return report
+
+    def _try_all(self, report: Report, begin: Callable[[str], None]) -> None:
+        """Try all parts, each in its section; an error of a part is a row, and the next part begins."""
+        version = self._cri.call("Version", pb.VersionRequest())
+        runtime = self._plugin.runtime
+        report.about.update(
+            {
+                "runtime": f"{version.runtime_name} {version.runtime_version}",
+                "NRI": runtime.nri_version or "not told",
+                "cgroups": f"{self._hierarchies.mode}, {self._driver.value}",
+            }
+        )
+        around = "Around the events"
+        parts: tuple[tuple[str, Callable[[Section], None]], ...] = (
+            ("Events, in the order in which they come", self._life),
+            ("Fields of the messages, and the first event that tells them", self._told),
+            (around, self._around),
+            ("Adjustments", self._adjustments),
+            ("Updates of running containers", self._updates),
+            ("A plugin's error, and what becomes of the call", self._failures),
+            ("A plugin that is late or refuses", self._late),
+            (around, self._large),
+        )
+        for number, (title, part) in enumerate(parts, 1):
+            begin(f"part {number} of {len(parts)}: {title}")
+            section = next((one for one in report.sections if one.title == title), None) or report.section(title)
+            try:
+                part(section)
+            except _CASE_ERRORS as error:
+                if not any(one.rows for one in report.sections):
+                    raise  # not even the first pod runs
+                section.add(self._at, f"not measured: {_reason(error)}")
+
+    def _say(self, case: str) -> None:
+        """Note and report which case begins. _RuntimeGone if the plugin is not connected any more."""
+        if self._thread is not None and not self._thread.is_alive():
+            raise _RuntimeGone(f"{self._socket}: the plugin's connection ended")
+        self._at = case
+        self._tell(case)
 
     # -- pods and containers --------------------------------------------------------------------------------------
 
@@ -347,8 +423,8 @@ class Probe:
         pod.config.annotations[CGROUP_PARENT] = pod.config.linux.cgroup_parent
         self._plugin.uids.add(pod.config.metadata.uid)
         template, pod.containers = pod.containers, []
-        lifecycle.pull(self._cri, pod, template[0], self._say)
-        made = lifecycle.run(self._cri, pod, self._say)
+        lifecycle.pull(self._cri, pod, template[0], self._tell)
+        made = lifecycle.run(self._cri, pod, self._tell)
         pod.containers = template
         self._pods[made] = pod
         return made
@@ -382,11 +458,16 @@ class Probe:
         request = pb.UpdatePodSandboxResourcesRequest(pod_sandbox_id=pod, resources=resources)
         self._cri.call("UpdatePodSandboxResources", request, _CALL_S)
 
-    def _remove_all(self) -> None:
+    def _remove_all(self, report: Report) -> None:
+        """Remove all pods, and name those that the runtime did not remove. No signal interrupts it."""
+        self._stop.finish()
         self._plugin.on.clear()
         for pod in list(self._pods):
-            with suppress(NriError, OSError):
+            with suppress(NriError, OSError, _RuntimeGone):
                 self._end(pod)
+        if self._pods:
+            names = ", ".join(pod.config.metadata.name for pod in self._pods.values())
+            report.about["left behind"] = f"pods {names} of namespace {_NAMESPACE}; remove them with nri pod rm"
 
     def _end(self, pod: str) -> None:
         wanted = self._pods[pod]
@@ -409,17 +490,20 @@ class Probe:
         """A pod with a container from its beginning to its end, with nothing asked for."""
         self._say("events")
         pod = self._pod("life")
-        made = self._create(pod)
-        steps: tuple[Callable[[], None], ...] = (
-            partial(self._update, made.id), partial(self._update_pod, pod), made.remove, partial(self._end, pod),
-        )  # fmt: skip
+        refused = ""
+        steps: list[Callable[[], None]] = [partial(self._update_pod, pod), partial(self._end, pod)]
+        try:
+            container = self._create(pod)
+            steps[:1] = [partial(self._update, container.id), steps[0], container.remove]
+        except NriError as error:
+            refused = describe(error)
         for step in steps:
             with suppress(NriError):
                 step()
         _comes(lambda: self._plugin.of("RemovePodSandbox"))
         came = list(dict.fromkeys(each.event for each in self._plugin.seen))
         for event in LIFE:
-            section.add(event, "yes" if event in came else "no")
+            section.add(event, "yes" if event in came else "no", "", refused if "Container" in event else "")
         expected = [event for event in LIFE if event in came]
         firsts = [event for event in came if event in expected]
         section.add("in this order", "yes" if firsts == expected else f"no, but {', '.join(firsts)}")
@@ -435,8 +519,10 @@ class Probe:
             for path in _known(known.DESCRIPTOR, kind):
                 section.add(path, first.get(path, "never"))
 
-    def _around(self, section: Section, pod: str) -> None:
-        """Facts that a plugin gets beside the events."""
+    def _around(self, section: Section) -> None:
+        """Facts that a plugin gets besides the events. Runs the pod that the other parts use."""
+        self._say("a pod for all that follows")
+        self._main = self._pod("main")
         told = self._introduced.message.request_timeout
         section.add("Configure tells the timeouts", "yes" if told else "no")
         if self._own_network:
@@ -446,22 +532,24 @@ class Probe:
             section.add("RunPodSandbox has the pod's addresses", "not measured: give --pod-network")
         second = ProbePlugin(EventMask.of("RemovePodSandbox"))
         second.name = "nri-conformance-2"  # type: ignore[misc]
+        self._say("Synchronize has the pods that are there")
         with joined(second, self._socket, INDEX, self._timeout_s):
-            there = pod in [each.id for each in second.there[0]]
-            section.add("Synchronize has the pods that are there", "yes" if there else "no")
+            synchronized = self._main in [pod.id for pod in second.there[0]]
+            section.add("Synchronize has the pods that are there", "yes" if synchronized else "no")
 
-    def _adjustments(self, section: Section, pod: str) -> None:
+    def _adjustments(self, section: Section) -> None:
         """Each field that a plugin may set."""
+        self._say("a container without adjustments")
+        pod = self._main
         (self._work / "hello").write_text("hello")
         plain = _ReferenceContainer(self._cri, self._hierarchies, self._create(pod, "plain").id, self._work).look()
-        with self._devices() as devices:
-            unable = {
-                "cdi": "" if devices else "not measured: give --cdi-dir",
-                "cgroups-path": "not measured: systemd makes the cgroups" if self._driver is Driver.SYSTEMD else "",
-            }
-            for name, case in CASES.items():
-                self._say(f"adjustment {case.text}")
-                section.add(case.text, unable.get(name) or self._adjustment(pod, plain, case), case.where)
+        unable = {
+            "cdi": "" if self._has_devices else "not measured: give --cdi-dir",
+            "cgroups-path": "not measured: systemd makes the cgroups" if self._driver is Driver.SYSTEMD else "",
+        }
+        for name, case in CASES.items():
+            self._say(f"adjustment {case.text}")
+            section.add(case.text, unable.get(name) or self._adjustment(pod, plain, case), case.where)
 
     def _adjustment(self, pod: str, plain: ProbeContainer, case: Case) -> str:
         for file in self._work.glob("hook-*"):
@@ -502,32 +590,42 @@ class Probe:
         finally:
             file.unlink(missing_ok=True)
 
-    def _updates(self, section: Section, pod: str) -> None:
+    def _updates(self, section: Section) -> None:
         """Updates that the plugin asks for by itself, a field each, then those that it returns, and an eviction."""
-        for setter, (value, *_, text) in SETTERS.items():
-            self._say(f"update {setter}")
-            made = self._create(pod)
-            update = getattr(Update(made.id), setter)(value)
-            section.add(f"{setter}, by itself", self._effect(made, setter, text, partial(self._asked, update)))
-        other = self._create(pod)
+        for setter in SETTERS:
+            self._case(section, f"{setter}, by itself", partial(self._update_by_itself, setter))
         for event in ("CreateContainer", "UpdateContainer", "StopContainer"):
-            self._say(f"update returned to {event}")
-            made = self._create(pod)
-            changed = made if event == "UpdateContainer" else other
-            wish = Update(changed.id).set_memory_limit((80 if event != "StopContainer" else 72) << 20)
-            text = str(wish.message.linux.resources.memory.limit.value)
-            acts: dict[str, Callable[[], object]] = {
-                "CreateContainer": partial(self._create, pod),
-                "UpdateContainer": partial(self._update, made.id),
-                "StopContainer": made.remove,
-            }
-            with self._answering(event, _giving([wish])):
-                section.add(
-                    f"set_memory_limit, returned to {event}",
-                    self._effect(changed, "set_memory_limit", text, acts[event]),
-                )
-        self._say("eviction")
-        section.add("an eviction", self._eviction(self._create(pod, command=_POLITE)))
+            self._case(section, f"set_memory_limit, returned to {event}", partial(self._update_returned, event))
+        self._case(section, "an eviction", lambda: self._eviction(self._create(self._main, command=_POLITE)))
+
+    def _case(self, section: Section, name: str, measure: Callable[[], str]) -> None:
+        """Add a row with what a case measures, or with why it cannot be measured."""
+        self._say(name)
+        try:
+            outcome = measure()
+        except _CASE_ERRORS as error:
+            outcome = f"not measured: {_reason(error)}"
+        section.add(name, outcome)
+
+    def _update_by_itself(self, setter: str) -> str:
+        value, *_, text = SETTERS[setter]
+        container = self._create(self._main)
+        update = getattr(Update(container.id), setter)(value)
+        return self._effect(container, setter, text, partial(self._asked, update))
+
+    def _update_returned(self, event: str) -> str:
+        """The effect of an update that the plugin returns to an event: of its container, or else of another one."""
+        container = self._create(self._main)
+        changed = container if event == "UpdateContainer" else self._create(self._main)
+        wish = Update(changed.id).set_memory_limit((80 if event != "StopContainer" else 72) << 20)
+        text = str(wish.message.linux.resources.memory.limit.value)
+        acts: dict[str, Callable[[], object]] = {
+            "CreateContainer": partial(self._create, self._main),
+            "UpdateContainer": partial(self._update, container.id),
+            "StopContainer": container.remove,
+        }
+        with self._answering(event, _giving([wish])):
+            return self._effect(changed, "set_memory_limit", text, acts[event])
 
     def _asked(self, update: Any) -> None:
         failed = self._plugin.runtime.update(update).result(_CALL_S)
@@ -572,8 +670,9 @@ class Probe:
         except NriError:
             return -1
 
-    def _failures(self, section: Section, pod: str) -> None:
+    def _failures(self, section: Section) -> None:
         """An error at each event: whether the call that it is part of fails, and with whose words."""
+        pod = self._main
         for event in (each for each in LIFE if not each.startswith("Validate")):
             self._say(f"an error at {event}")
             came = len(self._plugin.of(event))
@@ -595,7 +694,7 @@ class Probe:
             try:
                 return act()
             except (NriError, Failure) as error:
-                errors[name] = error.message if isinstance(error, Failure) else describe(error)
+                errors[name] = _reason(error)
                 return None
 
         own = pod if "Container" in event or "Update" in event else call("RunPodSandbox", lambda: self._pod("short"))
@@ -630,8 +729,9 @@ class Probe:
             with suppress(NriError, OSError):
                 self._end(pod)
 
-    def _late(self, section: Section, pod: str) -> None:
+    def _late(self, section: Section) -> None:
         """A validator that refuses, and plugins that do not answer in time."""
+        pod = self._main
         self._say("a validator that refuses")
         if self._plugin.of("ValidateContainerAdjustment"):
             with self._answering("ValidateContainerAdjustment", _reject):
@@ -643,7 +743,10 @@ class Probe:
             ("late, with fail_request and keep_connected", LatePlugin),
         ):
             self._say(f"a plugin that is {title}")
-            self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
+            try:
+                self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
+            except _CASE_ERRORS as error:
+                section.add(f"{title}: the plugin", f"not measured: {_reason(error)}")
         self._say("a plugin that is late in Synchronize")
         late, title = LateAtFirst(partial(self._creation, pod)), "late in Synchronize"
         late.uids = {self._pods[pod].config.metadata.uid}
@@ -660,8 +763,11 @@ class Probe:
         section.add(f"{title}: a creation meanwhile", *late.meanwhile)
         section.add(f"{title}: the plugin", outcome)
 
-    def _large(self, section: Section, pod: str) -> None:
-        """Whether a plugin is told of more than one message holds."""
+    def _large(self, section: Section) -> None:
+        """Whether a plugin is told of more than one message holds; and what is not measured at all."""
+        for name in _PRE_INSTALLED:
+            section.add(name, _NOT_ASKED)
+        pod = self._main
         title = "Synchronize of more than 4 MiB comes in parts"
         self._say("a Synchronize of more than 4 MiB")
         try:
@@ -670,8 +776,8 @@ class Probe:
             made = {
                 self._create(pods[n % len(pods)], f"large{n}", start=False, padding=_PADDING).id for n in range(_MANY)
             }
-        except NriError as error:
-            section.add(title, f"not measured: {describe(error)}")
+        except _CASE_ERRORS as error:
+            section.add(title, f"not measured: {_reason(error)}")
             return
         plugin = ProbePlugin(EventMask.of("RemovePodSandbox"))
         try:
@@ -701,6 +807,10 @@ class Probe:
         with suppress(NriError):
             made.remove()
         return "goes on", "", ""
+
+
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, Failure) else describe(error)
 
 
 def _more_memory(container: str) -> pb.UpdateContainerResourcesRequest:

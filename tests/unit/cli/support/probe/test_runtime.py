@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from nri.errors import ConnectionClosed, NriError, RuntimeUnavailable
 from nri.host.cgroups import Hierarchies, Hierarchy, detect
 from nri.host.root import MACHINE
 from nri.stub.plugin import Plugin
+from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import engine, pod_with_container
 
 pytestmark = pytest.mark.timeout(180)
@@ -209,3 +212,112 @@ def test_a_container_is_looked_at_when_its_own_program_runs(folder: Path) -> Non
             assert Path(f"/proc/{made.pid}/cmdline").read_bytes() == b"sleep\00060\0"
         finally:
             process.kill()
+
+
+# --- what ends it before its end
+
+
+def pods_of(folder: Path) -> list[str]:
+    with CriClient(f"{folder}/cri.sock") as cri:
+        return [pod.metadata.name for pod in cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_it_with_the_report_so_far_and_without_pods(tmp_path: Path, number: int) -> None:
+    sockets = ["--cri-socket", f"{tmp_path}/cri.sock", "--socket-path", f"{tmp_path}/nri.sock"]
+    argv = command("conformance", "runtime", *sockets, "--image", "busybox", "-o", "json")
+    with engine(tmp_path):
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        ) as process:
+            assert process.stderr is not None
+            parts = list(iter(process.stderr.readline, "part 4 of 8: Adjustments\n"))
+            assert pods_of(tmp_path) != []
+            for _ in range(2):  # as `timeout` does
+                process.send_signal(number)
+            out, messages = process.communicate(timeout=60)
+        assert pods_of(tmp_path) == []
+    assert process.returncode == 128 + number
+    assert [line.partition(":")[0] for line in parts] == [f"part {part} of 8" for part in (1, 2, 3)]
+    report = json.loads(out)
+    assert report["sections"][0]["rows"][0] == {"name": "RunPodSandbox", "outcome": "yes", "where": "", "note": ""}
+    assert report["about"]["incomplete"].startswith(f"{signal.Signals(number).name} stopped it at ")
+    assert "the report is incomplete" in messages
+
+
+@pytest.mark.parametrize("case", ["an error at StartContainer", "set_memory_limit, by itself"])
+def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path, case: str) -> None:
+    with engine(tmp_path) as process, CriClient(f"{tmp_path}/cri.sock") as cri:
+
+        def say(line: str) -> None:
+            if line == case:
+                process.kill()
+                process.wait()
+
+        report = Probe(cri, f"{tmp_path}/nri.sock", "busybox", 10.0, say).run()
+    assert report.exit_code == 3
+    assert report.incomplete.startswith(f"the runtime went away at {case}: cannot connect to {tmp_path}/")
+    assert rows(report, "Adjustments")["add_annotation"] == "applied"
+    assert report.about["left behind"].startswith("pods main-")
+
+
+def test_a_runtime_that_is_restarted_meanwhile_does_not_count_as_one_that_refuses(tmp_path: Path) -> None:
+    """The CRI socket serves again at once, but the plugin's connection is that of the runtime before."""
+    with ExitStack() as stack:
+        first = stack.enter_context(engine(tmp_path))
+        cri = stack.enter_context(CriClient(f"{tmp_path}/cri.sock"))
+
+        def say(line: str) -> None:
+            if line == "an eviction":
+                first.kill()
+                first.wait()
+                stack.enter_context(engine(tmp_path))
+
+        report = Probe(cri, f"{tmp_path}/nri.sock", "busybox", 10.0, say).run()
+    assert report.incomplete.startswith("the runtime went away at an e")
+
+
+class RefusesFor(Plugin):
+    """Refuses the creation of containers while the probe is at a case whose name begins with one of these."""
+
+    name = "refuses-for"
+
+    def __init__(self, *beginnings: str) -> None:
+        super().__init__()
+        self.beginnings, self.case = beginnings, ""
+
+    def note(self, case: str) -> None:
+        if not case.startswith("pulling"):
+            self.case = case
+
+    def create_container(self, pod: Any, container: Any) -> None:
+        if self.case.startswith(self.beginnings):
+            raise NriError("not now")
+
+
+def refused_report(folder: Path, plugin: RefusesFor) -> Report:
+    with CriClient(f"{folder}/cri.sock") as cri, joined(plugin, f"{folder}/nri.sock", "05", 10.0):
+        return Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, plugin.note).run()
+
+
+def test_a_case_that_the_runtime_refuses_is_a_row_and_the_others_follow(folder: Path) -> None:
+    cases = {
+        "a container without adjustments": "Adjustments",
+        "set_memory_limit, by itself": "Updates",
+        "set_memory_limit, returned to UpdateContainer": "Updates",
+        "an eviction": "Updates",
+        "Synchronize of more than 4 MiB comes in parts": "Around",
+    }
+    report = refused_report(folder, RefusesFor(*cases, "a Synchronize of more than 4 MiB"))
+    outcomes = {case: rows(report, section)[case] for case, section in cases.items()}
+    assert all(text.startswith("not measured: ") and "not now" in text for text in outcomes.values()), outcomes
+    assert not report.incomplete
+    assert rows(report, "A plugin's error")["CreateContainer"] == "CreateContainer fails"
+
+
+def test_a_runtime_that_creates_no_container_is_reported_to_the_end(folder: Path) -> None:
+    report = refused_report(folder, RefusesFor(""))
+    events = next(section for section in report.sections if section.title.startswith("Events"))
+    (start,) = [row for row in events.rows if row.name == "StartContainer"]
+    assert start.outcome == "no" and "not now" in start.note
+    assert set(rows(report, "A plugin's error")) == {event for event in LIFE if not event.startswith("Validate")}

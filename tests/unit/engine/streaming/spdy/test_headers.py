@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 
 import pytest
@@ -68,3 +69,14 @@ def test_what_is_wrong_with_a_block_is_told(block: bytes, why: str) -> None:
 def test_the_dictionary_is_that_of_the_draft() -> None:
     assert len(DICTIONARY) == 1423
     assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2
+
+
+def test_a_block_is_unpacked_no_further_than_its_bound() -> None:
+    block, reader = raw(bytes(50_000_000)), HeaderReader()
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match="more than 16384"):
+            reader.read(block)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,40 @@
+"""A signal as an exception, once, and not in the middle of what has to be finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from nri.cli.support.stopping import SIGNALS, SignalStop, Stopped
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_raises_and_later_ones_do_not(number: int) -> None:
+    before = signal.getsignal(number)
+    with SignalStop():
+        with pytest.raises(Stopped) as caught:
+            os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (caught.value.code, caught.value.signal) == (128 + number, signal.Signals(number).name)
+    assert signal.getsignal(number) is before
+
+
+def test_a_held_block_ends_before_the_signal_raises() -> None:
+    steps = []
+
+    def work(stop: SignalStop) -> None:
+        with stop.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            steps.append("after the signal")
+
+    with SignalStop() as stop, pytest.raises(Stopped):
+        work(stop)
+    assert steps == ["after the signal"]
+
+
+def test_no_signal_raises_once_the_clean_up_has_begun() -> None:
+    with SignalStop() as stop:
+        stop.finish()
+        os.kill(os.getpid(), signal.SIGTERM)
