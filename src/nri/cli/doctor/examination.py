@@ -16,7 +16,8 @@ from nri.cli.support.ask import PLACEMENT
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside
-from nri.config.runtimes import containerd, crio, isulad
+from nri.config.runtimes import containerd
+from nri.config.runtimes.registry import RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     """Look at everything below `root` and return all findings, in the order in which one would look."""
     findings: list[Finding] = []
     version = _containerd_version(root, findings, settings.timeout_s or 5.0)
-    readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
+    readings = [row.read(root, version if row is containerd.RUNTIME else "", "") for row in RUNTIMES]
     for reading in readings:
         findings += runtimes.findings_of(reading)
     ours = engine.read(root, findings)

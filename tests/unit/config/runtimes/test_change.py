@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support.runtime_config import CRIO_FILE, Timeouts, apply, check_unit, detect, plan, restart, unified
+from nri.config.runtimes.change import Timeouts, apply, check_unit, detect, plan, restart, unified
 from nri.errors import ConfigError, NriError
 
+CRIO_FILE = "/etc/crio/crio.conf.d/10-enable-nri.conf"
 HEAD = '[plugins."io.containerd.nri.v1.nri"]'
 
 
@@ -117,9 +118,7 @@ def test_with_an_import_at_which_the_runtime_stops_all_stays_and_it_is_named(
 
 def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
     turn_on(root, "crio", "10s", "5s")
-    wanted = (
-        '[crio.nri]\nenable_nri = true\nnri_plugin_registration_timeout = "10s"\nnri_plugin_request_timeout = "5s"\n'
-    )
+    wanted = '[crio.nri]\n  enable_nri = true\n  nri_plugin_registration_timeout = "10s"\n  nri_plugin_request_timeout = "5s"\n'
     assert (root / CRIO_FILE[1:]).read_text() == wanted
     assert os.listdir(root / "etc/crio/crio.conf.d") == ["10-enable-nri.conf"]  # CRI-O reads whatever is there
     (root / "etc/crio/crio.conf.d/20.conf").write_text("[crio.nri]\nenable_nri = false\n")
@@ -138,18 +137,18 @@ def test_what_an_operator_has_put_into_the_file_for_cri_o_stays(root: Path) -> N
     path = root / CRIO_FILE[1:]
     path.write_text(path.read_text().replace("= true", "= false # for now") + 'nri_listen = "/run/own.sock"\n')
     turn_on(root, "crio")
-    assert path.read_text() == '[crio.nri]\nenable_nri = true # for now\nnri_listen = "/run/own.sock"\n'
+    assert path.read_text() == '[crio.nri]\n  enable_nri = true # for now\nnri_listen = "/run/own.sock"\n'
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[x\n", "/etc/containerd/config.toml:1"),
-        (f"{HEAD}\n", "version: 2 or 3 is not there, .* .add 'version = 2'"),
-        ("version = 1\n", "version: 2 or 3 is not there"),
-        ('version = "2"\n', r"version: '2' is no version that containerd knows \(write 2 or 3"),
-        ("version = 4\n", "version: 4 is no version"),
-        ("version = true\n", "version: True is no version"),
+        (f"{HEAD}\n", "version: must be 2 or 3: .* .add 'version = 2'"),
+        ("version = 1\n", "version: must be 2 or 3"),
+        ('version = "2"\n', r"version: containerd does not know the version '2' \(write 2 or 3"),
+        ("version = 4\n", "version: containerd does not know the version 4"),
+        ("version = true\n", "version: containerd does not know the version True"),
         ("version = 2\nplugins = {}\n", "cannot be changed safely"),
     ],
 )
@@ -234,7 +233,7 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
         path.write_text(f"{version}[plugins.nri]\ndisable = true\n")
         turn_on(root)
         assert path.read_text() == f"{version}[plugins.nri]\ndisable = false\n"
-    restart(str(root), "containerd", plan(str(root), "containerd", Timeouts()))
+    restart(str(root), plan(str(root), "containerd", Timeouts()))
     assert (root / "asked").read_text().splitlines()[-1] == "1 restart containerd.service"
     (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")
     path.write_text("# nothing\n")
@@ -247,10 +246,10 @@ def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with
 ) -> None:
     for script, words in (
         ("echo loaded", ""),
-        ("echo not-found", "systemd says that crio.service is not-found; go without --restart"),
+        ("echo not-found", "systemd reports that crio.service is not-found; leave out --restart"),
         (
             "echo No systemd. >&2; echo Failed >&2; exit 1",
-            "systemctl says: No systemd.; Failed; in a pod, set hostPID: true",
+            "systemctl failed: No systemd.; Failed; in a pod, set hostPID: true",
         ),
     ):
         (programs / "systemctl").write_text(f"#!/bin/sh\n{script}\n")
@@ -263,7 +262,7 @@ def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
     change = plan(str(root), "containerd", Timeouts())
     apply(str(root), change, Timeouts())
     with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
-        restart(str(root), "containerd", change)
+        restart(str(root), change)
     assert path.read_text() == "version = 2\n" and os.listdir(path.parent) == ["config.toml"]
 
 
@@ -273,4 +272,4 @@ def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(roo
     apply(str(root), change, Timeouts())
     (programs / "systemctl").write_text(f"#!/bin/sh\n! grep -q disable {root}/etc/containerd/config.toml\n")
     with pytest.raises(NriError, match=r"failed with 1; the configuration is as it was, and it was started with that"):
-        restart(str(root), "containerd", change)
+        restart(str(root), change)

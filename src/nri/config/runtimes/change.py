@@ -1,8 +1,7 @@
-"""Turn NRI on in the configuration of containerd or CRI-O, with timeouts, and restart the runtime if that is wanted.
+"""Turn NRI on in a runtime's configuration, set timeouts, and restart the runtime on request.
 
-Rules: the operator's file stays as it is but for the keys of NRI; it is kept once beside itself, written whole, and put
-back if the runtime would read something else than was wanted. Everything is below a root folder, in which programs of
-the node are run as well. `nri.config.runtimes` reads, and `patch` there changes a text.
+An operator's file changes only in the keys of NRI. Its old content is kept once next to it, and put back if the runtime
+would read other values than the requested ones. Files and programs are those below a root folder.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.duration import parse_duration
 from nri.config.root import inside
-from nri.config.runtimes import containerd, crio
-from nri.config.runtimes.patch import lines_of, patched
+from nri.config.runtimes.patch import patched
 from nri.config.runtimes.reading import Kind
+from nri.config.runtimes.registry import RUNTIMES
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError, NriError
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri.config.runtimes.reading import Reading
+    from nri.config.runtimes.runtime import ManagedFile, Runtime
 
 __all__ = [
-    "CRIO_FILE",
-    "UNITS",
+    "MANAGED",
     "Change",
     "Timeouts",
     "apply",
@@ -42,10 +41,9 @@ __all__ = [
     "unified",
 ]
 
-#: Runtime -> the unit that systemd has for it.
-UNITS = {"containerd": "containerd.service", "crio": "crio.service"}
-CRIO_FILE = f"{crio.DROP_INS}/10-enable-nri.conf"
-#: The name of the operator's file as it was, after the file's own. CRI-O reads every name in its folder.
+#: The runtimes that can be changed, by the names of their programs.
+MANAGED: dict[str, Runtime] = {row.program: row for row in RUNTIMES if row.managed_file is not None}
+#: Added to the name of an operator's file for its old content.
 KEPT = ".before-nri"
 MOST_BYTES = 1 << 20
 #: Mistakes with which the runtime does not start, in whichever of its files they are.
@@ -78,36 +76,43 @@ class Timeouts(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A file as it is to be; `before` is None if there is none. `read` gives what the runtime makes of them all."""
+    """A file as it will be.
 
-    path: str
+    Attributes:
+        runtime: the runtime that reads it.
+        file: the file, with the path that is written.
+        before: its content, or None if it does not exist.
+        after: its new content.
+        read: reads all files of the runtime.
+    """
+
+    runtime: Runtime
+    file: ManagedFile
     before: str | None
     after: str
     read: Callable[[], Reading]
 
 
-def plan(root: str, runtime: str, timeouts: Timeouts, path: str = "") -> Change:
-    """The files to be written for a runtime. Raises ConfigError for a file that cannot be changed."""
+def plan(root: str, program: str, timeouts: Timeouts, path: str = "") -> Change:
+    """Plan the change for the runtime with this program. Raises ConfigError for a file that cannot be changed.
+
+    `path` is the runtime's own file, if it is elsewhere.
+    """
     timeouts.check()
-    if runtime == "crio":
-        values: dict[str, bool | str] = {"enable_nri": True}
-        if timeouts.request:
-            values["nri_plugin_registration_timeout"] = timeouts.registration
-            values["nri_plugin_request_timeout"] = timeouts.request
-        before = _text(root, CRIO_FILE)
-        text = "\n".join(lines_of(crio.TABLE, values, "")) + "\n"
-        if before is not None:
-            text = patched(before, crio.TABLE, values, CRIO_FILE)
-        return Change(CRIO_FILE, before, text, lambda: crio.read(root))
-    path = path or containerd.PATH
-    version = _containerd_version(root)
-    values = {"disable": False}
+    runtime = MANAGED[program]
+    assert runtime.managed_file is not None
+    file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
+    release = _release(root, runtime)
+    values: dict[str, bool | str] = {runtime.keys["enabled"]: runtime.enabled_value}
     if timeouts.request:
-        values |= {"plugin_registration_timeout": timeouts.registration, "plugin_request_timeout": timeouts.request}
-    before = _text(root, path)
-    text = before if before is not None else "version = 2\n"
-    table = _table(parse_text(Source(path, text, "toml")), version, path)
-    return Change(path, before, patched(text, table, values, path), lambda: containerd.read(root, version, path))
+        values[runtime.keys["registration_timeout_s"]] = timeouts.registration
+        values[runtime.keys["request_timeout_s"]] = timeouts.request
+    before = _text(root, file.path)
+    text = file.new_text if before is None else before
+    table = file.table(parse_text(Source(file.path, text, "toml")), release, file.path)
+    return Change(
+        runtime, file, before, patched(text, table, values, file.path), lambda: runtime.read(root, release, path)
+    )
 
 
 def apply(root: str, change: Change, timeouts: Timeouts) -> str:
@@ -117,10 +122,10 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
         NriError: a later file says something else, or cannot be read, and all is as it was.
         OSError: it cannot be written.
     """
-    path, kept = _place(root, change.path), ""
+    path, kept = _place(root, change.file.path), ""
     mode, owner = _mode_and_owner(path) if change.before is not None else (0o644, None)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    if change.before is not None and change.path != CRIO_FILE and not os.path.lexists(path + KEPT):
+    if change.before is not None and change.file.is_operators and not os.path.lexists(path + KEPT):
         write_whole(path + KEPT, change.before.encode(), mode, owner=owner)
         kept = path + KEPT
     write_whole(path, change.after.encode(), mode, owner=owner)
@@ -128,7 +133,9 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
     for remark in reading.remarks:
         if remark.kind in FATAL:
             restore(root, change)
-            raise NriError(f"{change.path}: taken back, for the runtime would not start: {remark}; mend that first")
+            raise NriError(
+                f"{change.file.path}: taken back, for the runtime would not start: {remark}; mend that first"
+            )
     found = reading.nri
     wanted: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
@@ -137,23 +144,22 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
     for name, value in wanted:
         if found is None or getattr(found, name) != value:
             restore(root, change)
-            settings = crio.SETTINGS if change.path == CRIO_FILE else containerd.SETTINGS
-            key = next(setting.key for setting in settings if setting.field == name)
+            key = change.runtime.keys[name]
             where = (found.origin.get(key) if found else "") or f"its default of {key}"
-            raise NriError(f"{change.path}: without effect, and taken back: {where} counts; change it there")
+            raise NriError(f"{change.file.path}: without effect, and taken back: {where} counts; change it there")
     return kept
 
 
 def restore(root: str, change: Change) -> None:
     """Put back what was there before a change, and keep no copy of that beside it."""
-    path = _place(root, change.path)
+    path = _place(root, change.file.path)
     if change.before is None:
         os.unlink(path)
     else:
         mode, owner = _mode_and_owner(path)
         write_whole(path, change.before.encode(), mode, owner=owner)
         with suppress(OSError, ConfigError):  # what is no text is not what was there before
-            if change.path != CRIO_FILE and _text(root, change.path + KEPT) == change.before:
+            if change.file.is_operators and _text(root, change.file.path + KEPT) == change.before:
                 os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
 
 
@@ -166,69 +172,62 @@ def _mode_and_owner(path: str) -> tuple[int, tuple[int, int]]:
 def unified(change: Change) -> str:
     """The difference that a change makes, as `diff -u` shows it; "" for none."""
     before, after = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
-    old = "/dev/null" if change.before is None else change.path
+    old = "/dev/null" if change.before is None else change.file.path
     return "".join(
-        line if line.endswith("\n") else f"{line}\n" for line in difflib.unified_diff(before, after, old, change.path)
+        line if line.endswith("\n") else f"{line}\n"
+        for line in difflib.unified_diff(before, after, old, change.file.path)
     )
 
 
 def detect(root: str) -> str:
-    """The one runtime that runs below a root, or else is configured or installed there. NriError if it is not one."""
-    found = [name for name, unit in UNITS.items() if _run(root, "systemctl", "is-active", unit, silent=True) == 0]
-    if not found:
-        signs = {"containerd": (containerd.PATH, "/usr/bin/containerd"), "crio": (crio.PATH, crio.DROP_INS)}
-        found = [name for name, paths in signs.items() if any(os.path.exists(inside(root, path)) for path in paths)]
-    if len(found) != 1:
-        reason = f"there are two runtimes, {' and '.join(found)}" if found else "there is neither containerd nor CRI-O"
-        raise NriError(f"{reason} below {root}; say which: --runtime containerd, or --runtime crio")
-    return found[0]
+    """The program of the one runtime that runs below a root, or else is installed there. NriError if it is not one."""
+    names = [name for name, row in MANAGED.items() if _run(root, "systemctl", "is-active", row.unit, silent=True) == 0]
+    if not names:
+        names = [
+            name
+            for name, row in MANAGED.items()
+            if any(os.path.exists(inside(root, path)) for path in row.installed_paths)
+        ]
+    if len(names) != 1:
+        titles = " nor ".join(row.title for row in MANAGED.values())
+        reason = f"there are two runtimes, {' and '.join(names)}" if names else f"there is neither {titles}"
+        raise NriError(f"{reason} below {root}; name one: {', or '.join(f'--runtime {name}' for name in MANAGED)}")
+    return names[0]
 
 
-def check_unit(root: str, runtime: str) -> None:
+def check_unit(root: str, program: str) -> None:
     """Raise NriError where systemd could not restart a runtime: it has no unit of it, or does not answer."""
-    words = ("systemctl", "show", "--property=LoadState", "--value", UNITS[runtime])
+    unit = MANAGED[program].unit
     try:
-        done = _call(root, *words, capture_output=True)
+        done = _call(root, "systemctl", "show", "--property=LoadState", "--value", unit, capture_output=True)
         state, complaint = done.stdout.strip(), "; ".join(done.stderr.split("\n")).strip("; ")
     except (OSError, subprocess.TimeoutExpired) as error:
         state, complaint = "", str(error)
     if state == "loaded":
         return
-    reason = f"systemd says that {UNITS[runtime]} is {state}" if state else f"systemctl says: {complaint}"
+    reason = f"systemd reports that {unit} is {state}" if state else f"systemctl failed: {complaint}"
     # It does not talk to a systemd that it does not see.
     pod = "" if state or root == "/" else "in a pod, set hostPID: true; or "
     raise NriError(
-        f"{runtime} could not be restarted, so nothing is changed: {reason}; {pod}go without --restart, and restart it"
+        f"{program} could not be restarted, so nothing is changed: {reason}; {pod}leave out --restart, and restart it"
         " yourself"
     )
 
 
-def restart(root: str, runtime: str, change: Change) -> None:
+def restart(root: str, change: Change) -> None:
     """Restart a runtime's unit. NriError if systemd does not: then the change is taken back, and the unit started.
 
-    Else a second run would find nothing to change, and restart nothing; and the node would have no runtime.
+    Otherwise a second run would find nothing to change and restart nothing, and the node would have no runtime.
     """
-    words = ("systemctl", "restart", UNITS[runtime])
+    unit = change.runtime.unit
+    words = ("systemctl", "restart", unit)
     code = _run(root, *words)
     if code:
         restore(root, change)
-        again = f"it was started with that; journalctl -u {UNITS[runtime]} says why"
+        again = f"it was started with that; journalctl -u {unit} shows why"
         if _run(root, *words):
-            again = f"it does not start with that either: see journalctl -u {UNITS[runtime]}"
+            again = f"it does not start with that either: see journalctl -u {unit}"
         raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {again}")
-
-
-def _table(tree: Any, version: str, path: str) -> tuple[str, ...]:
-    """The table of NRI in a file of containerd."""
-    said = tree.get("version", 1) if isinstance(tree, dict) else 1
-    if said not in (1, 2, 3) or type(said) is not int:
-        raise ConfigError(path, "version", f"{said!r} is no version that containerd knows", "write 2 or 3")
-    if said != 1:
-        return containerd.TABLE
-    if not version:
-        reason = "2 or 3 is not there, and containerd's release, which decides then, is not known"
-        raise ConfigError(path, "version", reason, "add 'version = 2' as its first line if it is for that version")
-    return containerd.OLD_TABLE if version.startswith("1.") else containerd.TABLE
 
 
 def _text(root: str, path: str) -> str | None:
@@ -248,10 +247,12 @@ def _place(root: str, path: str) -> str:
     return os.path.realpath(place) if root == "/" else place
 
 
-def _containerd_version(root: str) -> str:
-    """The containerd below a root; "" if it does not say."""
+def _release(root: str, runtime: Runtime) -> str:
+    """The release of the runtime below a root; "" if it is not known or no rule depends on it."""
+    if runtime.release is None:
+        return ""
     try:
-        return containerd.parse_version(_call(root, "containerd", "--version", capture_output=True).stdout)
+        return runtime.release(_call(root, runtime.program, "--version", capture_output=True).stdout)
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -267,7 +268,7 @@ def _run(root: str, *words: str, silent: bool = False) -> int:
 
 def _call(root: str, *words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
     """Run a program of the node. Raises OSError, TimeoutExpired."""
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603 - systemctl and the runtime, without a shell
         words if root == "/" else ("chroot", root, *words),
         timeout=PATIENCE_S, check=False, text=True, errors="replace", env=os.environ | _CHROOT, **streams,
     )  # fmt: skip
