@@ -118,7 +118,8 @@ def test_with_an_import_at_which_the_runtime_stops_all_stays_and_it_is_named(
 
 def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
     turn_on(root, "crio", "10s", "5s")
-    wanted = '[crio.nri]\n  enable_nri = true\n  nri_plugin_registration_timeout = "10s"\n  nri_plugin_request_timeout = "5s"\n'
+    timeouts = '  nri_plugin_registration_timeout = "10s"\n  nri_plugin_request_timeout = "5s"\n'
+    wanted = f"[crio.nri]\n  enable_nri = true\n{timeouts}"
     assert (root / CRIO_FILE[1:]).read_text() == wanted
     assert os.listdir(root / "etc/crio/crio.conf.d") == ["10-enable-nri.conf"]  # CRI-O reads whatever is there
     (root / "etc/crio/crio.conf.d/20.conf").write_text("[crio.nri]\nenable_nri = false\n")
