@@ -13,6 +13,7 @@ from nri.agent.profiles.rubik import PROFILE
 from nri.agent.profiles.rubik.configuration import KIND
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.host import Root
+from nri.policies.formulas import quota_us
 from nri.policies.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
@@ -82,7 +83,7 @@ class RubikWorld(LoopWorld):
             if not (self.folder / TOP / "memory" / folder).exists():
                 self.pod(each)
                 limit = each["spec"]["containers"][0]["resources"]["limits"].get("cpu")
-                quota = str(int(float(limit) * 100_000)) if limit else "-1"
+                quota = str(quota_us(round(float(limit) * 1000))) if limit else "-1"
                 for path in (folder, self.app(each)):
                     self.overwrite(path, "cpu.cfs_quota_us", quota)
         self.source.replace(list(pods))

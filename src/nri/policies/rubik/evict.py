@@ -45,7 +45,7 @@ def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
         return None
     first, last = samples[-2:]
     spent, used = last.t_ns - first.t_ns, last.cpu_ns - first.cpu_ns
-    return None if spent <= 0 or used < 0 else 100 * used / spent / cpus
+    return None if spent <= 0 or used < 0 or cpus <= 0 else 100 * used / spent / cpus
 
 
 def memory_mb(samples: Sequence[Sample]) -> float | None:
