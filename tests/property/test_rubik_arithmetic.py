@@ -1,4 +1,4 @@
-"""Arithmetic of the rubik profile: whatever the counters and limits are, no division by zero and no quota out of bounds."""
+"""Arithmetic of the rubik profile: no counter and no limit divides by zero or takes a quota out of its bounds."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def test_memory_high_stays_between_30_and_80_percent(total: int, free: list[int]
 
 
 values = st.floats(0, 1e19)
-series = st.lists(st.tuples(st.integers(0, 2000).map(lambda s: s * SECOND_NS), values), max_size=8, unique_by=lambda p: p[0]).map(sorted)  # fmt: skip
+times = st.integers(0, 2000).map(lambda seconds: seconds * SECOND_NS)
+series = st.lists(st.tuples(times, values), max_size=8, unique_by=lambda sample: sample[0]).map(sorted)
 
 
 @settings(max_examples=200)

@@ -53,9 +53,9 @@ def memory_mb(samples: Sequence[Sample]) -> float | None:
     return samples[-1].memory_bytes / 10**6 if samples else None
 
 
-def candidates(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the pods that may be evicted."""
-    return [pod for pod in pods if offline(pod) and not protected(pod)]
+def candidates(pods: Iterable[Pod], *, from_apiserver: bool) -> list[Pod]:
+    """Return the pods that may be evicted; `from_apiserver` as for `protected`."""
+    return [pod for pod in pods if offline(pod) and not protected(pod, from_apiserver=from_apiserver)]
 
 
 def victim(pods: Iterable[Pod], use: Mapping[str, float | None]) -> Pod | None:

@@ -321,8 +321,8 @@ def services(file: File) -> dict[str, Any]:
 def _built(cls: type, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
     problems: list[Problem] = []
     made = check(cls, _folded(cls, {key: value}, (), unread), (), problems).values[key]
-    if isinstance(made, Partial) and isinstance(value, dict):
-        made = build(made, (key,), problems, 0)
+    if isinstance(made, Partial):
+        made = build(made, (key,), problems)
     if problems:
         raise together(located(source, problems))
     return made

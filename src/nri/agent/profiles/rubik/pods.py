@@ -114,7 +114,7 @@ def unread(
             if near:
                 found.append(str(Unread.of(key, near)))
             if key in known and key in _SWITCHES and value not in ("true", "false"):
-                found.append(f"{key}: {value[:40]!r} is neither true nor false, and counts as false")
+                found.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
     return found
 
 

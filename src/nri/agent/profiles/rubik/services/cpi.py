@@ -171,7 +171,9 @@ class Cpi(Service):
         limit, period = limit_of(pod), period_of(now.folder)
         if limit and period is None:
             return
-        back[now.folder] = quota_turbo.quota_of_limit(limit, period or 0) if limit else UNLIMITED  # also for containers that do not run
+        back[now.folder] = (
+            quota_turbo.quota_of_limit(limit, period or 0) if limit else UNLIMITED
+        )  # also for containers that do not run
         quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
         self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
 

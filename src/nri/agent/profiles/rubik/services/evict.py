@@ -55,6 +55,7 @@ class _Evicts(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._after = settings.loops.evict_after
+        self._from_apiserver = settings.pods.source == "apiserver"
         self._over = 0
         self._used: dict[str, deque[Sample]] = {}
         #: When pods that are there were asked to go.
@@ -95,7 +96,8 @@ class _Evicts(Service):
         self._over = self._over + 1 if due is not None else 0
         if due is None or self._over < self._after or not self._cooldown.over(now):
             return
-        left = [pod for pod in candidates(pod for _, pod in pods.values()) if pod.uid not in self._asked]
+        possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
+        left = [pod for pod in possible if pod.uid not in self._asked]
         for _ in range(_MOST_TRIES):
             chosen = victim(left, self._use(due.resource, made.sample.cpus))
             if chosen is None:

@@ -18,7 +18,7 @@ from nri.agent.profiles.rubik.pods import block_device, pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
-from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, writes
+from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, disk_path, pod_writes, writes
 from nri.policies.writes import Write
 
 __all__ = ["NAME", "IoCost"]
@@ -85,7 +85,7 @@ class IoCost(Service):
         if on:
             try:
                 devices = devices_of(self.block, self._node_name)
-                wanted = list(writes(devices, lambda path: block_device(made.parts.root, path)))
+                wanted = list(writes(devices, lambda name: block_device(made.parts.root, disk_path(name))))
             except ValueError as error:
                 made.errors.append(f"{error}: no disk is controlled")
         disks = {write.value.partition(" ")[0] for write in wanted}
