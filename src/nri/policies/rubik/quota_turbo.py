@@ -221,8 +221,9 @@ def manageable(limit: float | None, cpus: int) -> bool:
 def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | None]) -> list[Write]:
     """Return the writes for a container and the cgroups above it, below that of all pods, in order.
 
-    Growing begins at the top, shrinking at the container; a cgroup without a limit stays without. All of them hold, or
-    none: whoever writes puts back what it wrote if one is refused.
+    Growing begins at the top, shrinking at the container. A cgroup without a limit stays without, and one that would
+    fall below the least quota of a kernel stays as it is. All of them hold, or none: whoever writes puts back what it
+    wrote if one is refused.
 
     Raises:
         ValueError: there is no folder of its own, or one whose quota cannot be read.
@@ -239,7 +240,8 @@ def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | 
         quota = quota_of(name)
         if quota is None:
             raise ValueError(f"the quota of {name} cannot be read")
-        if quota != UNLIMITED:
+        falls_too_low = after < before and quota + after - before < MIN_QUOTA_US and depth < len(names)
+        if quota != UNLIMITED and not falls_too_low:
             values.append((name, quota + after - before))
     if after < before:
         values.reverse()

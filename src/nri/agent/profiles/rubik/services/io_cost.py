@@ -8,7 +8,7 @@ switched off. Next: `nri.agent.profiles.rubik.services.cpi`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.explain import Subject
@@ -89,8 +89,11 @@ class IoCost(Service):
             except ValueError as error:
                 made.errors.append(f"{error}: no disk is controlled")
         disks = {write.value.partition(" ")[0] for write in wanted}
+        # One value for each file: of two values for one file in a batch, only the later one would be written.
+        by_knob: dict[str, dict[str, str]] = {}
         for write in (*wanted, *clear(sorted(self._disks - disks))):
             number, _, words = write.value.partition(" ")
-            by_device: Mapping[str, str] = {number: words}
-            made.values.append(KnobValue(_ROOT, "", write.knob, "", NAME, "the file's model of this disk", by_device))
+            by_knob.setdefault(write.knob, {})[number] = words
+        for file, by_disk in by_knob.items():
+            made.values.append(KnobValue(_ROOT, "", file, "", NAME, "the file's models of disks", by_disk))
         self._disks = frozenset(disks)

@@ -65,7 +65,7 @@ class Preemption(Service):
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
-        for uid in self._controlled.keys() - (self._before.keys() if net else ()):
+        for uid in self._controlled.keys() - ({pod.uid for pod in made.pods} if net and self.on else set()):
             del self._controlled[uid]
             # The process of that time may have ended, and its number be another's.
             if pid := next((_process(made, pod) for pod in made.pods if pod.uid == uid), 0):
