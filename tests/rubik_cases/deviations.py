@@ -1026,6 +1026,7 @@ _STAGES: Final[Mapping[tuple[str, str], Callable[[Json, Json], Iterator[Row]]]] 
     ("quotaTurbo", "service_tick"): _service_tick,
     ("quotaTurbo", "start"): _restore,
     ("quotaTurbo", "stop"): _restore,
+    ("psi", "start"): _of_nothing,
     ("psi", "victim"): _victim,
     ("psi", "monitor"): _monitor,
     ("cpuevict", "round"): _round,

@@ -90,6 +90,13 @@ def _monitor(folder: Path, given: Json, expected: Json) -> Json:
     return {"error": _failed(world), "evict": _evicted(world, [*given["offline_pods"], *given["other_pods"]])}
 
 
+def _psi_start(folder: Path, given: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, psi={"resource": ["cpu"]})
+    world.run(*(given["pods"] or ()))
+    world.round()
+    return {"error": _failed(world)}
+
+
 def _window(folder: Path, given: Json, expected: Json) -> Json:
     world, steps = CaseWorld(folder, cpuevict=given["config"]), []
     batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": _OFFLINE}
@@ -493,7 +500,7 @@ def _cpi_round(folder: Path, given: Json, expected: Json) -> Json:
 
 
 STAGES: dict[str, dict[str, Any]] = {
-    "psi": {"victim": _victim, "monitor": _monitor},
+    "psi": {"start": _psi_start, "victim": _victim, "monitor": _monitor},
     "cpuevict": {"round": _round("cpuevict"), "window": _window, "cooldown": _cooldown},
     "memoryevict": {"round": _round("memoryevict"), "check": _check, "cooldown": _cooldown},
     "eviction": {"request": _request, "round_request": _round_request},
