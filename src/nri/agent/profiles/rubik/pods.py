@@ -30,7 +30,7 @@ _DOMAIN: Final = "volcano.sh/"
 #: The annotations, by the service that reads each, with what raises ValueError for one that cannot be read.
 _READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
     "quotaBurst": quota_burst.burst_of,
-    "ioLimit": lambda annotations: io_limit.asked({}, annotations),
+    "ioLimit": io_limit.check,
     "dynCache": lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
 }
 _SWITCHES: Final = (PREEMPTIBLE, quota_turbo.ANNOTATION)
@@ -114,7 +114,7 @@ def unread(
             if near:
                 found.append(str(Unread.of(key, near)))
             if key in known and key in _SWITCHES and value not in ("true", "false"):
-                found.append(f"{key}: {value[:40]!r} is neither true nor false, and counts as false")
+                found.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
     return found
 
 

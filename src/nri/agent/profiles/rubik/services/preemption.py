@@ -18,7 +18,7 @@ from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.pods import Pod, offline
-from nri.policies.rubik.preemption import bandwidth, decide, protection, update
+from nri.policies.rubik.preemption import bandwidth, decide, protection
 
 __all__ = ["NAME", "Preemption"]
 
@@ -65,7 +65,7 @@ class Preemption(Service):
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
-        for uid in self._controlled.keys() - (self._before.keys() if net else ()):
+        for uid in self._controlled.keys() - ({pod.uid for pod in made.pods} if net and self.on else set()):
             del self._controlled[uid]
             # The process of that time may have ended, and its number be another's.
             if pid := next((_process(made, pod) for pod in made.pods if pod.uid == uid), 0):
@@ -83,7 +83,7 @@ class Preemption(Service):
             found = made.read(folder, knob)
             return None if found is None else str(found)
 
-        found = decide(now, resources, pid, read) if before is None else update(before, now, resources, pid, read)
+        found = decide(before, now, resources, pid, read)
         made.errors += [f"{NAME}: {pod.key}: {problem}" for problem in found.problems]
         if found.enable and pod.uid not in self._controlled and self._write(made, _ENABLE, found.enable):
             self._controlled[pod.uid] = found.enable

@@ -81,6 +81,15 @@ def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(
     assert world.loops.errors == []
 
 
+def test_the_network_of_an_online_pod_whose_level_is_wrong_stays_under_control(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, web := pod("web"), **NET)
+    module(world)
+    world.overwrite(world.folder_of(web), "net_cls.classid", "7")
+    world.loop(3)
+    assert any("cannot be put back" in error for error in world.loops.errors)
+    assert (net(world, "enable"), net(world, "disable")) == ("100", ""), "it is not switched off in the same round"
+
+
 def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has_now(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), **NET)
     module(world)
