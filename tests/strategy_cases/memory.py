@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 from nri.kube.quantity import capped, ceil
@@ -10,7 +9,7 @@ from nri.policies import paths
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops import memory_qos
 from nri.policies.koordinator.names import BATCH_MEMORY
-from nri.policies.manifest import active, kube_class, side_by_side, total
+from nri.policies.manifest import active, kube_class
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.strategy_cases.tree import Tree
 
@@ -63,11 +62,7 @@ def _pod(given: Json, each: Json) -> memory_qos.Pod:
         for spec in pod["spec"].get("containers") or ()
         if spec["name"] in numbers
     ]
-    limits = [max(ceil(each.get(name, Fraction(0))), 0) for each in side_by_side(pod["spec"], "limits")]
-    limit = ceil(total(pod["spec"], "limits").get(name, Fraction(0)))
-    if batch:
-        limit = sum(limits) if all(limits) else 0
-    request = pod_class.request(pod, name)
+    request, limit = pod_class.request(pod, name), pod_class.limit(pod, name)
     return memory_qos.Pod(folder, kube_class(pod), _config(given, pod), request, containers, limit)
 
 

@@ -18,7 +18,6 @@ from nri.kube.document import is_number
 
 if TYPE_CHECKING:
     from nri.kube.document import Document
-    from nri.kube.kubelet import Quantities
 
 __all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_profile", "selinux"]
 
@@ -73,7 +72,6 @@ class ContainerRequests:
         spec: the pod's own.
         pod: its sandbox, which gets the ports that are the node's.
         node: the node's name.
-        node_bytes: its memory; 0 if it is not known.
         folder: holds the folders of pods.
 
     Attributes:
@@ -86,19 +84,16 @@ class ContainerRequests:
         spec: dict[str, Any],
         pod: pb.PodSandboxConfig,
         node: str,
-        node_bytes: int,
         folder: str,
-        qos: str,
     ) -> None:
-        self._document, self._spec, self._pod, self._node, self._qos = document, spec, pod, node, qos
-        self._node_bytes = node_bytes
+        self._document, self._spec, self._pod, self._node = document, spec, pod, node
         self._folder = f"{folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
         self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
         self._names: set[str] = set()
         self.volumes: dict[str, Volume] = {}
 
-    def read(self, tree: dict[str, Any], wanted: Quantities, *, first: bool) -> ContainerRequest:
+    def read(self, tree: dict[str, Any], share: kubelet.Share, *, first: bool) -> ContainerRequest:
         """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
         document, name = self._document, self._document.text(tree, "name")
         if not name or "/" in name or name in (".", ".."):
@@ -123,7 +118,7 @@ class ContainerRequests:
         identity = {"container.name": name, **{f"pod.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}}
         config.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
         self._process(tree, made)
-        self._resources(config, wanted)
+        self._resources(config, share)
         self._ports(tree)
         self._mounts(tree, config)
         self._security(tree, made)
@@ -203,10 +198,10 @@ class ContainerRequests:
             raise document.error(f'no field "{path}" is known here', "env.valueFrom.fieldRef.fieldPath", table)
         return str(plain[path])
 
-    def _resources(self, config: pb.ContainerConfig, wanted: Quantities) -> None:
+    def _resources(self, config: pb.ContainerConfig, share: kubelet.Share) -> None:
         """Set the resources that the kubelet makes of requests and limits."""
         linux = m.LinuxContainer()
-        kubelet.set_resources(linux, wanted, self._qos, self._node_bytes)
+        kubelet.set_resources(linux, share)
         config.linux.resources.CopyFrom(to_cri(linux.resources).value)
         config.linux.resources.oom_score_adj = linux.oom_score_adj.value
 

@@ -15,7 +15,8 @@ from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
-from nri.kube.quantity import capped, ceil
+from nri.kube.pod_resources import container_amounts
+from nri.policies import formulas
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.hooks import cpu_normalization
 from nri.policies.koordinator.loops.cpu_burst import (
@@ -90,7 +91,7 @@ class CpuBurst(Strategy):
         containers = []
         for each in pod.containers:
             used = made.sample.of(each.cgroup_parent)
-            limit, quota, burst = _milli(specs.get(each.name, {}), "limits"), *_knobs(made, each.cgroup_parent)
+            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(made, each.cgroup_parent)
             one = Container(each.id, each.cgroup_parent, limit, quota, burst, used.milli, used.throttled)
             containers.append(one._replace(running=each.name in running))
         return Pod(pod.folder, config, containers, *_knobs(made, pod.folder))
@@ -122,13 +123,12 @@ def _pool(made: Round[NodeSlo]) -> Pool:
     for pod in made.pods:
         qos = qos_class(pod.labels)
         if qos in (LSE, LSR):
-            total -= sum(_milli(each, "requests") for each in pod.specs)
+            total -= pod_class.request(pod.manifest, "cpu")
         if qos in (LSE, LSR, BE):
             used -= made.sample.of(pod.folder).milli or 0
     return pool_state(max(used, 0), total, made.rules.burst.pool_percent)
 
 
-def _milli(spec: Mapping[str, Any], part: str) -> int:
-    """Thousandths of a CPU by a container's spec; 0 for none."""
-    asked = ((spec.get("resources") or {}).get(part) or {}).get("cpu")
-    return 0 if asked is None else max(ceil(capped(asked) * 1000), 0)
+def _limit_milli(container: Mapping[str, Any]) -> int:
+    """The CPU limit of a container in thousandths of a CPU; 0 for none."""
+    return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0)

@@ -141,3 +141,15 @@ def test_a_pod_that_asks_for_none_is_left_to_others_on_a_node_that_bursts(tmp_pa
     world.overwrite(C, "cpu.cfs_burst_us", "5000")
     world.loop(3)
     assert (quotas(world), bursts(world)) == ((100_000, 100_000), (0, 5000))
+
+
+def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_path: Path) -> None:
+    world = world_of(tmp_path, policy="auto")
+    own = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    own["spec"]["initContainers"] = [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}]
+    world.pod(own)
+    world.source.replace([*world.source.pods(), own])
+    world.throttled.add(C)
+    world.node_milli = 2500  # of the 3 CPUs that are shared
+    world.loop(10)
+    assert quotas(world) == (100_000, 100_000)
