@@ -62,6 +62,14 @@ def test_resources_are_the_kubelets() -> None:
     assert on_known.containers[0].config.linux.resources.oom_score_adj == 750
 
 
+def test_resources_of_the_pod_itself_give_the_sandbox_its_class_and_containers_their_limits() -> None:
+    own = "  resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}\n"
+    made = pod("command: [a]", own + "  priorityClassName: high\n")
+    assert made.config.linux.cgroup_parent == "/kubepods/podu1" and made.notes == []
+    linux = made.containers[0].config.linux.resources
+    assert (linux.oom_score_adj, linux.cpu_quota, linux.memory_limit_in_bytes) == (-997, 200_000, 200 << 20)
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [("b", "Always"), ("r:5000/b", "Always"), ("b:latest", "Always"), ("b:1", "IfNotPresent"),

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from nri.config import Source, read, read_file
 from nri.errors import ConfigError, NriError
 from nri.files import private_folder, write_whole
-from nri.kube.client.follow import Follower, Key
+from nri.kube.client.follow import Follower
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
+from nri.kube.kept import Key
 from nri.plugins.placement.plugin_base import LAST_GOOD
 
 if TYPE_CHECKING:

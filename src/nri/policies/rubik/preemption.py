@@ -92,16 +92,16 @@ def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool)
     return found
 
 
-def protection(pods: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return the bytes of memory that are reclaimed last, by folder; a folder has what those below it have.
+def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, int]:
+    """Return the bytes of memory that are reclaimed last, by folder; a folder has at least what those below it have.
 
     Args:
-        pods: the folders of online pods, each with the bytes that its containers ask for, by folder.
+        pods: of each online pod its folder, the bytes that it requests in all, and those of its containers by folder.
     """
     found: dict[str, int] = {}
-    for folder, containers in pods:
+    for folder, request, containers in pods:
         found |= containers
-        above, size = folder.strip("/"), sum(containers.values())
+        above, size = folder.strip("/"), max(request, sum(containers.values()))
         while size and above:
             found[above] = found.get(above, 0) + size
             above = above.rpartition("/")[0]

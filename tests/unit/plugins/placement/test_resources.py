@@ -12,7 +12,9 @@ import pytest
 
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import NriError
-from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
+from nri.kube.client.connection import Listing
+from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError, key_of
+from nri.kube.kept import KeptObjects
 from nri.plugins.placement import resources as resources_module
 from nri.plugins.placement.resources import Place, Resources, chosen
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
@@ -40,9 +42,12 @@ class Api:
         self.refuses: list[ApiserverError] = []
         self.asked: list[tuple[str, str]] = []
 
-    def list(self, kind: Any, fields: str, _version: str) -> tuple[list[dict[str, Any]], str]:
+    def list(self, kind: Any, fields: str, _version: str) -> Listing:
         self.asked.append((kind.name, fields))
-        return self.lists[kind.name], "1"
+        kept = KeptObjects()
+        for thing in self.lists[kind.name]:
+            kept.put(key_of(thing), thing, 1)
+        return Listing(kept, "1")
 
     def watch(self, *_: Any) -> Any:
         raise ApiserverError("watch", 0, "not here")

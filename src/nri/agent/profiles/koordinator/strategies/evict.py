@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
@@ -20,17 +19,16 @@ from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
-from nri.policies import manifest
 from nri.policies.koordinator import pod_annotations, pod_class
 from nri.policies.koordinator.loops import evict
 from nri.policies.koordinator.loops.evict import BatchCpu, Feature, Task, Victim
 from nri.policies.koordinator.names import BATCH_CPU
+from nri.policies.manifest import from_runtime
 from nri.policies.writes import CPUS, QUOTA
 
 __all__ = ["CpuEvict", "Evict", "MemoryEvict"]
 
 _PERIOD_US = 100_000
-_NONE: Final = Fraction(0)
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most.
 _MOST_SAMPLES: Final = 4096
@@ -276,10 +274,10 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
     else it could have all others evicted, for all may write one.
     """
-    found = [extended for spec in pod.specs if (extended := manifest.extended_of(spec)) is not None]
-    if not found and pod.manifest.get("cgroupParent"):
-        found = list((pod_annotations.annotated(pod.annotations) or {}).values())
-    return min(sum(max(ceil(each.requests.get(BATCH_CPU, _NONE)), 0) for each in found), most)
+    request = pod_class.request(pod.manifest, BATCH_CPU)
+    if not request and from_runtime(pod.manifest):
+        request = pod_annotations.batch_request((pod_annotations.annotated(pod.annotations) or {}).values())
+    return min(request, most)
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.profiles.rubik.configuration import Services
-from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.pods import pod_of, request_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.pods import Pod, offline
@@ -100,8 +100,14 @@ class Preemption(Service):
             made.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
             on = False
         online = [pod for pod in made.pods if not offline(pod_of(pod))] if on else []
-        asked = {pod.folder: {each.cgroup_parent: _memory(pod, each.name) for each in pod.containers} for pod in online}
-        wanted = protection(asked.items())
+        wanted = protection(
+            (
+                pod.folder,
+                request_of(pod, "memory"),
+                {each.cgroup_parent: _memory(pod, each.name) for each in pod.containers},
+            )
+            for pod in online
+        )
         subjects = {pod.folder: pod.subject() for pod in made.pods}
         subjects |= {each.cgroup_parent: pod.subject(each.name) for pod in made.pods for each in pod.containers}
         for folder, size in {**dict.fromkeys(self._low, 0), **wanted}.items():

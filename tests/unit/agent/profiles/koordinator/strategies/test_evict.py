@@ -423,3 +423,15 @@ def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
 
 def claims(milli: str) -> str:
     return json.dumps({"containers": {"c": {"requests": {n.BATCH_CPU: milli}}}})
+
+
+def test_batch_cpu_that_a_sidecar_requests_counts_for_the_satisfaction_of_batch_pods(tmp_path: Path) -> None:
+    one = batch("a", "1000")
+    one["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {n.BATCH_CPU: "9000"}}}
+    ]
+    world = cpu_world(tmp_path, 2000)
+    world.uses[world.pod(one)] = 2000
+    world.source.replace([one])
+    world.loop(100)
+    assert world.asked.pods == ["a"]

@@ -26,6 +26,16 @@ def low(world: RubikWorld, path: str) -> int:
     return int(world.text(path, "memory.low")) // MIB
 
 
+def test_memory_that_a_sidecar_asks_for_is_among_what_is_reclaimed_last_of_its_pod(tmp_path: Path) -> None:
+    web = asking("web", 64)
+    web["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "32Mi"}}}
+    ]
+    world = RubikWorld(tmp_path, web, **MEMORY)
+    world.loop()
+    assert [low(world, each) for each in ("kubepods", world.folder_of(web), world.app(web))] == [96, 96, 64]
+
+
 def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_longer_than_that(
     tmp_path: Path,
 ) -> None:
