@@ -191,9 +191,10 @@ def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_is_read(pieces:
 
 
 def test_a_line_without_end_is_a_value_error() -> None:
+    cutter = Lines(10)
+    assert cutter.feed(b"x" * 320) == []
     with pytest.raises(ValueError, match="a line of more than"):
-        for _ in range(100):
-            assert Lines(10).feed(b"x" * 1000) == []
+        cutter.feed(b"x")
 
 
 def test_a_line_of_the_bound_is_taken() -> None:
