@@ -59,7 +59,10 @@ _KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code
 def _watch(data: bytes) -> None:
     lines, size = Lines(200), data[0] % 32 + 1 if data else 1
     reader, splitter, kept = ObjectReader(PODS), ListSplitter(200), KeptObjects()
-    found = [line for start in range(1, len(data), size) for line in lines.feed(data[start : start + size])]
+    found: list[bytes | Oversized] = []
+    with suppress(ValueError):
+        for start in range(1, len(data), size):
+            found += lines.feed(data[start : start + size])
     assert all(isinstance(line, Oversized) or (0 < len(line) <= 200 and b"\n" not in line) for line in found)
     for line in (*found, data):
         with suppress(ValueError):

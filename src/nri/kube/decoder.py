@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, Required, TypedDict
 
 from nri.config.syntax import without_half_characters
 from nri.errors import NriError
@@ -104,7 +104,7 @@ class _PodStatus(TypedDict, total=False):
 class Pod(TypedDict, total=False):
     """The fields of a pod that are used."""
 
-    metadata: _Metadata
+    metadata: Required[_Metadata]
     spec: _PodSpec | None
     status: _PodStatus | None
 
@@ -119,7 +119,7 @@ class Document(TypedDict, total=False):
 
     apiVersion: str
     kind: str
-    metadata: _Metadata
+    metadata: Required[_Metadata]
     spec: Any
     status: _NodeStatus | None
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from nri.kube import quantity
 
 __all__ = ["Part", "PodContainer", "concurrent_containers", "container_amounts", "containers_total", "has_pod_level",
-           "is_sidecar", "pod_level", "pod_limit", "pod_total"]  # fmt: skip
+           "pod_level", "pod_limit", "pod_total"]  # fmt: skip
 
 Part = Literal["requests", "limits"]
 Amounts = dict[str, Fraction]
@@ -59,7 +59,7 @@ def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> 
         overhead: whether the runtime's own share of the pod counts.
     """
     total = containers_total(
-        PodContainer(container_amounts(each, part), initial, initial and is_sidecar(each))
+        PodContainer(container_amounts(each, part), initial, initial and _is_sidecar(each))
         for key, initial in (("initContainers", True), ("containers", False))
         for each in spec.get(key) or ()
     )
@@ -76,7 +76,7 @@ def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
         sidecars = _NONE
         for container in spec.get("initContainers") or ():
             limit = container_amounts(container, "limits").get(name, _NONE)
-            sidecars += limit if is_sidecar(container) else _NONE
+            sidecars += limit if _is_sidecar(container) else _NONE
             if not sidecars and not limit:
                 return _NONE
         if not all(container_amounts(each, "limits").get(name) for each in spec.get("containers") or ()):
@@ -87,10 +87,10 @@ def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
 def concurrent_containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the containers that run as long as the pod does: the containers, then the sidecars."""
     yield from spec.get("containers") or ()
-    yield from filter(is_sidecar, spec.get("initContainers") or ())
+    yield from filter(_is_sidecar, spec.get("initContainers") or ())
 
 
-def is_sidecar(container: Mapping[str, Any]) -> bool:
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
     """Whether an init container is not waited for, and runs on next to the containers."""
     return container.get("restartPolicy") == "Always"
 

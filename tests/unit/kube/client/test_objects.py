@@ -78,6 +78,7 @@ def test_a_page_has_objects_a_version_and_what_to_ask_for_next() -> None:
         {"metadata": {"resourceVersion": "7"}, "items": [{}]},
         {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]},
         {"metadata": {"resourceVersion": "7"}, "items": [thing(name=1)]},  # type: ignore[arg-type]
+        {"metadata": {"resourceVersion": "7"}, "items": [thing(name="")]},
     ],
 )
 def test_what_is_no_page_is_a_value_error(tree: Any) -> None:
@@ -187,6 +188,13 @@ def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_is_read(pieces:
     cutter = Lines(10)
     found = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
     assert found == [b"a", Oversized(size), b"b"]
+
+
+def test_a_line_without_end_is_a_value_error() -> None:
+    cutter = Lines(10)
+    assert cutter.feed(b"x" * 320) == []
+    with pytest.raises(ValueError, match="a line of more than"):
+        cutter.feed(b"x")
 
 
 def test_a_line_of_the_bound_is_taken() -> None:
