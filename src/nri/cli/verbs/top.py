@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from nri.cli.output import Column, Output
 from nri.cli.settings import DurationType, Settings
 from nri.cli.support.admin_socket import admin_socket, live
 from nri.cli.support.verb import Verb
+from nri.signals import ExitOnSignal
 from nri.text import count
 
 _COLUMNS = [
@@ -81,20 +81,13 @@ def _keys(*, ours: bool) -> Iterator[int | None]:
 
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)
-    ended = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    tty.setcbreak(keys)
-    try:
-        yield keys
-    finally:
-        with suppress(termios.error):  # it has been closed
-            termios.tcsetattr(keys, termios.TCSADRAIN, before)
-        for number, handler in ended.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, _frame: object) -> NoReturn:
-    """End as the signal does, after the terminal is what it was."""
-    raise SystemExit(128 + number)
+    with ExitOnSignal():
+        tty.setcbreak(keys)
+        try:
+            yield keys
+        finally:
+            with suppress(termios.error):  # it has been closed
+                termios.tcsetattr(keys, termios.TCSADRAIN, before)
 
 
 def _in_front(terminal: int) -> bool:
