@@ -294,8 +294,10 @@ class ContainerRequests:
         if table.get(HOST_PATH) is not None:
             said = document.table(table, HOST_PATH, "volumes.")
             path, kind = (document.text(said, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
-            if not path.startswith("/") or ".." in path.split("/"):
-                raise document.error("expected an absolute path without ..", f"volumes.{HOST_PATH}.path", said, "path")
+            if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+                raise document.error(
+                    "expected an absolute path without .. and null bytes", f"volumes.{HOST_PATH}.path", said, "path"
+                )
             if kind not in HOST_TYPES:
                 reason = f"expected one of {', '.join(filter(None, HOST_TYPES))}"
                 raise document.error(reason, f"volumes.{HOST_PATH}.type", said, "type")
@@ -334,7 +336,8 @@ class ContainerRequests:
         if made.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
             raise document.error("runAsNonRoot forbids user 0", f"{where}runAsUser", said_by("runAsUser"), "runAsUser")
         self._groups(context)
-        context.privileged = document.flag(own, "privileged", where)
+        if document.flag(own, "privileged", where):  # runtimes refuse it in a sandbox that is not privileged
+            context.privileged = self._pod.linux.security_context.privileged = True
         context.readonly_rootfs = document.flag(own, "readOnlyRootFilesystem", where)
         context.no_new_privs = own.get("allowPrivilegeEscalation") is not None and not document.flag(
             own, "allowPrivilegeEscalation", where

@@ -141,7 +141,9 @@ def test_the_containers_word_on_security_comes_before_the_pods() -> None:
     assert context.no_new_privs and context.readonly_rootfs and "/proc/kcore" in context.masked_paths
     assert [*context.capabilities.add_capabilities, *context.capabilities.drop_capabilities] == ["NET_ADMIN", "ALL"]
     assert context.apparmor.profile_type == pb.SecurityProfile.Unconfined and context.HasField("seccomp")
-    strong = read("securityContext: {privileged: true}").config.linux.security_context
+    request = pod("securityContext: {privileged: true}")
+    assert request.config.linux.security_context.privileged, "runtimes refuse a privileged container in other sandboxes"
+    strong = request.containers[0].config.linux.security_context
     assert strong.privileged and not strong.masked_paths and not strong.no_new_privs
     assert not read("securityContext: {procMount: Unmasked}").config.linux.security_context.readonly_paths
 
@@ -186,6 +188,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
         ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),
         ("volumeMounts: [{name: rel, mountPath: /a}]", "expected an absolute path"),
+        ("volumeMounts: [{name: zero, mountPath: /a}]", "expected an absolute path without .. and null bytes"),
         ("volumeMounts: [{name: odd, mountPath: /a}]", "expected one of DirectoryOrCreate"),
         ("securityContext: {runAsUser: 0, runAsNonRoot: true}", "runAsNonRoot forbids user 0"),
         ("securityContext: {seccompProfile: {type: X}}", "expected one of RuntimeDefault"),
@@ -195,7 +198,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
     volumes = (
         "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
-        "{name: rel, hostPath: {path: a}},"
+        "{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: \"/a\\0\"}},"
         "{name: pvc, persistentVolumeClaim: {}}, {name: odd, hostPath: {path: /a, type: X}}]\n"
     )
     if container.startswith("name"):
