@@ -198,7 +198,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
     volumes = (
         "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
-        "{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: \"/a\\0\"}},"
+        '{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: "/a\\0"}},'
         "{name: pvc, persistentVolumeClaim: {}}, {name: odd, hostPath: {path: /a, type: X}}]\n"
     )
     if container.startswith("name"):
