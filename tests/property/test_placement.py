@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from nri.config import Source, read
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
-from nri.policies.placement import masks
-from nri.policies.placement.balloons.policy import Balloons
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Container, NoPlace, Pins
-from nri.policies.placement.machine import Machine
-from nri.policies.placement.state import PlacementState, patched, plain
-from nri.policies.placement.topology_aware.policy import TopologyAware
-from nri.testing.placement.machines import overridden
+from nri.placement import masks
+from nri.placement.balloons.policy import Balloons
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, NoPlace, Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import overridden
+from nri.placement.state import PlacementState, patched, plain
+from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons

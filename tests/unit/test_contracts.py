@@ -51,8 +51,8 @@ FORBIDDEN = {
         "nri.policies.koordinator.quirks",
     ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
-        "policies/placement/topology_aware/pools.py",
-        "nri.policies.placement.balloons.tree",
+        "placement/topology_aware/pools.py",
+        "nri.placement.balloons.tree",
     ),
     "No transport of the agent knows another; what several need lies below them": (
         "agent/transports/standalone/tally.py",

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from nri.placement.containers import NoPlace
+from nri.placement.hints import sources_of
+from nri.placement.unread import unread_annotations, unread_keys
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
-from nri.policies.placement.containers import NoPlace
-from nri.policies.placement.hints import sources_of
-from nri.policies.placement.unread import unread_annotations, unread_keys
 from tests.support.growing.big import Case, names
 from tests.support.placement import balloons, container, topology_aware
 

@@ -114,7 +114,7 @@ class NodeParts:
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:
-        from nri.policies.placement.drawing import users_of
+        from nri.placement.drawing import users_of
 
         if not any(Path(self._state_dir, f"{name}.sock").exists() for name in PLACEMENT):
             return None

@@ -1,4 +1,4 @@
-"""`nri placement`: where containers are, or would be, and why. Next: `nri.policies.placement`, which decides.
+"""`nri placement`: where containers are, or would be, and why. Next: `nri.placement`, which decides.
 
 A plugin that runs is asked over the socket beside its state file. With --pods no plugin is asked: the containers of
 manifests are placed on a machine that only is described, and the answer is made of that by the same code.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nri.host.topology import Topology
-    from nri.policies.placement.containers import Container
-    from nri.policies.placement.policy import Policy
+    from nri.placement.containers import Container
+    from nri.placement.policy import Policy
 
 _KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
 #: Without --policy.
@@ -157,8 +157,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
 
     The plugin that runs here answers, to root. With --pods, no plugin is asked: the placement is simulated.
     """
-    from nri.policies.placement.drawing import draw
-    from nri.policies.placement.policy import document
+    from nri.placement.drawing import draw
+    from nri.placement.policy import document
 
     _check(machine, policy, pods)
     if pods:
@@ -215,7 +215,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     to be different for another place. The plugin that runs here answers, to root; with --pods the placement is
     simulated.
     """
-    from nri.policies.placement.policy import account, find
+    from nri.placement.policy import account, find
 
     _check(machine, policy, pods)
     if pods:
@@ -294,8 +294,8 @@ def follow(
     from nri.cli.support.daemon import log_to
     from nri.kube.client import connect
     from nri.kube.client.objects import BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES
+    from nri.placement.custom_resource import Place, Resources
     from nri.plugins.balloons.plugin import BalloonsPlugin
-    from nri.plugins.placement.resources import Place, Resources
     from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
     from nri.signals import Stop
 
@@ -330,7 +330,7 @@ def _check(machine: str, policy: str, pods: str | None) -> None:
 
 
 def _topology(path: str) -> Topology:
-    from nri.testing.placement.machines import read_machine
+    from nri.placement.recorded.machines import read_machine
 
     return read_machine(path)
 
@@ -340,10 +340,10 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     from nri.config import read_file
     from nri.config.layers import refused
     from nri.kube.manifest import read_manifests
+    from nri.placement.containers import NoPlace, container_of
+    from nri.placement.unread import unread_annotations, unread_keys
     from nri.plugins.balloons.plugin import BalloonsPlugin
     from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
-    from nri.policies.placement.containers import NoPlace, container_of
-    from nri.policies.placement.unread import unread_annotations, unread_keys
 
     known = {each.name: each.annotations for each in (TopologyAwarePlugin, BalloonsPlugin)}
     done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
@@ -367,8 +367,8 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
 def _policy(path: str, topology: Topology) -> Policy:
     """The policy of a resource in a file. Failure if it is none."""
     from nri.config import Source, parse_text, read_file
-    from nri.policies.placement.machine import Machine
-    from nri.testing.placement.machines import policy_of
+    from nri.placement.machine import Machine
+    from nri.placement.recorded.machines import policy_of
 
     source = read_file(path) if path else Source("", json.dumps(_PLAIN), "json")
     tree: Any = parse_text(source)

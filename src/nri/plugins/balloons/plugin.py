@@ -1,7 +1,7 @@
 """`balloons`: give containers CPUs together, in sets that grow and shrink with what their containers request.
 
-One job: the policy `nri.policies.placement.balloons` as a plugin, under the options and annotations of nri-plugins'
-plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`.
+One job: the policy `nri.placement.balloons` as a plugin, under the options and annotations of nri-plugins'
+plugin of this name. The plugin around it is `nri.placement.plugin`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nri.host import Root
 from nri.host.interrupts import read_interrupts
 from nri.host.locality import near
-from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
-from nri.policies.placement import masks
-from nri.policies.placement.balloons.options import Options
-from nri.policies.placement.balloons.policy import Balloons
-from nri.policies.placement.tuning import unmovable
+from nri.placement import masks
+from nri.placement.balloons.options import Options
+from nri.placement.balloons.policy import Balloons
+from nri.placement.plugin import FLAGS, PlacementPlugin
+from nri.placement.tuning import unmovable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nri.policies.placement.containers import Container
-    from nri.policies.placement.machine import Machine
-    from nri.policies.placement.policy import Policy
-    from nri.policies.placement.state import PlacementState
+    from nri.placement.containers import Container
+    from nri.placement.machine import Machine
+    from nri.placement.policy import Policy
+    from nri.placement.state import PlacementState
     from nri.stub.program.options import Flag
 
 __all__ = ["BalloonsPlugin"]

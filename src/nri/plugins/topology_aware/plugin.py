@@ -1,7 +1,7 @@
 """`topology-aware`: pin each container to CPUs and memory that are near to each other, by a tree of the machine.
 
-One job: the policy `nri.policies.placement.topology_aware` as a plugin, under the options and annotations of
-nri-plugins' plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`.
+One job: the policy `nri.placement.topology_aware` as a plugin, under the options and annotations of
+nri-plugins' plugin of this name. The plugin around it is `nri.placement.plugin`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import nri
 from nri.host import Root
 from nri.host.interrupts import read_interrupts
-from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
-from nri.policies.placement.containers import Pins
-from nri.policies.placement.topology_aware.options import Options
-from nri.policies.placement.topology_aware.policy import TopologyAware
+from nri.placement.containers import Pins
+from nri.placement.plugin import FLAGS, PlacementPlugin
+from nri.placement.topology_aware.options import Options
+from nri.placement.topology_aware.policy import TopologyAware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nri.policies.placement.containers import Container
-    from nri.policies.placement.machine import Machine
-    from nri.policies.placement.policy import Policy
-    from nri.policies.placement.state import PlacementState
+    from nri.placement.containers import Container
+    from nri.placement.machine import Machine
+    from nri.placement.policy import Policy
+    from nri.placement.state import PlacementState
     from nri.stub.program.options import Flag
 
 __all__ = ["TopologyAwarePlugin"]
