@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant("placement/checkpoint.py", "return (found.st_ino, found.st_size) == self._seen", "return True",
            "unit/placement/test_checkpoint.py"),
     Mutant("placement/topology_aware/policy.py", "pool.take(cpus)", "pass", "property/test_placement.py"),
-    Mutant("placement/balloons/policy.py", "balloon.idle &= ~taken", "pass", "property/test_placement.py"),
+    Mutant("placement/balloons/balloon_set.py", "balloon.idle &= ~taken", "pass", "property/test_placement.py"),
     Mutant("placement/topology_aware/pools.py", "pool.free_sharable |= cpus & pool.sharable", "pass",
            "property/test_placement.py"),
     Mutant("placement/topology_aware/pools.py", "pool.idlers and not pool.free_sharable", "False",

@@ -159,7 +159,7 @@ def check(policy: Policy) -> None:
     if isinstance(policy, Balloons):
         sets = [policy.free, *(balloon.cpus for balloon in policy.balloons)]
         assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"
-        assert sum(sets) == policy.allowed, "a CPU is lost"
+        assert sum(sets) == policy.types.allowed, "a CPU is lost"
         assert all(balloon.idle & ~policy.free == 0 for balloon in policy.balloons), "idle CPUs are somebody's"
         assert not policy.choices.balloons_keep_their_limit or all(place.free_m >= 0 for place in policy.places())
         return

@@ -54,6 +54,10 @@ FORBIDDEN = {
         "placement/topology_aware/pools.py",
         "nri.placement.balloons.tree",
     ),
+    "Inside balloons imports go from the policy over restart and view to the set of balloons, its pins and types": (
+        "placement/balloons/types.py",
+        "nri.placement.balloons.balloon_set",
+    ),
     "No transport of the agent knows another; what several need lies below them": (
         "agent/transports/standalone/tally.py",
         "nri.agent.transports.nri",

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from nri.api import cpuset
 
-__all__ = ["first", "members", "of", "parse", "text"]
+__all__ = ["first", "members", "of", "parse", "text", "union"]
 
 
 def of(numbers: Iterable[int]) -> int:
@@ -20,6 +20,14 @@ def of(numbers: Iterable[int]) -> int:
     for number in numbers:
         mask |= 1 << number
     return mask
+
+
+def union(masks: Iterable[int]) -> int:
+    """The mask of all numbers of some masks."""
+    whole = 0
+    for mask in masks:
+        whole |= mask
+    return whole
 
 
 def members(mask: int) -> Iterator[int]:

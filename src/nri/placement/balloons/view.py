@@ -1,7 +1,4 @@
-"""How balloons shows itself: balloons as places, why a container got its balloon, and the original's gauge.
-
-One job: values for people, of what the policy has. Rules: pure; reads only. Next: `nri.placement.policy`.
-"""
+"""How balloons shows itself: places, zones of the node, explanations, CPU classes and the original's gauge. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +8,14 @@ from typing import Any, NamedTuple
 
 from nri.placement import masks
 from nri.placement.balloons.balloon import Balloon
+from nri.placement.balloons.balloon_set import BalloonSet
 from nri.placement.balloons.options import BalloonType
 from nri.placement.containers import Container, Pins
 from nri.placement.machine import Machine
 from nri.placement.node_resource_topology import cpu_resource, node_zone
 from nri.placement.policy import MOST_CANDIDATES, Candidate, Explanation, Gauge, Place
-from nri.placement.zones import MemoryZones
+from nri.placement.tuning import IrqAffinity, Tuning
 from nri.text import count
-
-__all__ = ["BalloonSnapshot", "Decision", "balloon_zone", "container_zone", "explanation", "gauges", "places"]
 
 
 class BalloonSnapshot(NamedTuple):
@@ -60,23 +56,40 @@ _METHODS = {
 }
 
 
-def places(
-    balloons: Iterable[Balloon], zones: MemoryZones, machine: Machine, free_m: Callable[[Balloon], int]
-) -> list[Place]:
-    """All balloons. `free_m`: what of one is free, in thousandths of CPUs."""
-    found = []
-    for each in balloons:
-        mems = machine.nodes_of(each.cpus)
-        for name in each.containers:
+def places(balloon_set: BalloonSet, machine: Machine) -> list[Place]:
+    """All balloons."""
+    places, zones = [], balloon_set.pins.zones
+    for balloon in balloon_set.balloons:
+        mems = machine.nodes_of(balloon.cpus)
+        for name in balloon.containers:
             mems |= zones.zones.get(name, 0)
-        cpus = each.cpus | each.idle
-        members = tuple(each.containers)
-        free = zones.capacity(mems), zones.free(mems)
-        found.append(Place(str(each), each.type.name, 0, each.cpus, cpus, mems, free_m(each), *free, members))
-    return found
+        cpus, members = balloon.cpus | balloon.idle, tuple(balloon.containers)
+        free_m, memory = balloon_set.free_m(balloon), (zones.capacity(mems), zones.free(mems))
+        places.append(Place(str(balloon), balloon.type.name, 0, balloon.cpus, cpus, mems, free_m, *memory, members))
+    return places
 
 
-def balloon_zone(
+def node_zones(
+    balloon_set: BalloonSet, machine: Machine, allocatable_m: Callable[[BalloonType], int], show_containers: bool
+) -> list[dict[str, Any]]:
+    """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown.
+
+    Args:
+        allocatable_m: the largest CPU request that would fit in a balloon of a type if there were no containers.
+        show_containers: whether containers are shown; a type may say otherwise.
+    """
+    zones, pins = [], balloon_set.pins
+    for balloon in balloon_set.balloons:
+        free_m, max_free_m = balloon_set.free_m(balloon), balloon_set.max_free_m(balloon)
+        zones.append(_balloon_zone(balloon, machine, free_m, max_free_m, allocatable_m(balloon.type)))
+        own = balloon.type.showContainersInNrt
+        for name in balloon.containers if (show_containers if own is None else own) else ():
+            container_pins = pins.changes.pins.get(name, Pins())
+            zones.append(_container_zone(pins.containers[name], balloon, container_pins, machine))
+    return zones
+
+
+def _balloon_zone(
     balloon: Balloon, machine: Machine, free_m: int, most_free_m: int, allocatable_m: int
 ) -> dict[str, Any]:
     """The zone of a balloon in the node's NodeResourceTopology.
@@ -105,7 +118,7 @@ def _component_cpusets(top: Balloon) -> str:
     return texts[top]
 
 
-def container_zone(container: Container, balloon: Balloon, pins: Pins, machine: Machine) -> dict[str, Any]:
+def _container_zone(container: Container, balloon: Balloon, pins: Pins, machine: Machine) -> dict[str, Any]:
     """The zone of a container in the node's NodeResourceTopology.
 
     Its capacity is what it can use: its CPU limit, or the CPUs that it may run on if they are fewer. Nothing of it is
@@ -189,3 +202,20 @@ def gauges(
             "tot_req_millicpu": str(sum(containers[name].requests.cpu_m for name in place.containers)),
         }
         yield Gauge("nri_policy_balloons_cores", "CPUs of each balloon.", labels, balloon.cpus.bit_count())
+
+
+def tuning(balloons: Iterable[Balloon], idle: int, idle_class: str) -> Tuning:
+    """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+    classes = {idle_class: idle}
+    irq_affinities = []
+    for balloon in balloons:
+        kind = balloon.type
+        for part in balloon.parts():
+            if not part.components:
+                name = part.type.cpuClass
+                classes[name] = classes.get(name, 0) | part.cpus
+        if kind.irqClaim or kind.irqMode:
+            mask = ("*",) if kind.irqMode == "isolate" else ()
+            rule = IrqAffinity(str(balloon), balloon.cpus, tuple(kind.irqClaim), mask, sink=kind.irqMode == "sink")
+            irq_affinities.append(rule)
+    return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, irq_affinities)

@@ -224,7 +224,7 @@ def test_packages_have_their_own_cpus(choices: Choices, idle: str) -> None:
     near = {"name": "near", "shareIdleCPUsInSame": "package", "minCPUs": 1, "minBalloons": 1}
     policy = balloons(near, topology=numa_off(), choices=choices, reservedResources={"cpu": "cpuset:0"})
     one = next(balloon for balloon in policy.balloons if balloon.type.name == "near")
-    assert masks.text((one.cpus | one.idle) & ~policy.reserved) == idle
+    assert masks.text((one.cpus | one.idle) & ~policy.types.reserved) == idle
 
 
 def test_freed_cpus_are_shared() -> None:
