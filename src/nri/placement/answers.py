@@ -1,6 +1,6 @@
 """Pins as messages of NRI, and a runtime's resources as requests. Pure.
 
-One job: the way between `nri.placement.containers` and answers. Next: `plugin_base`, which gives them.
+One job: the way between `nri.placement.containers` and answers. Next: `plugin`, which gives them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only t
 which is root, has no token; a resource that cannot be read leaves the file as it is, and one that the plugin refuses is
 taken out of it again; until the plugin has had its say the last good one is beside it, and one that starts and refuses
 the file starts with that; with `once` a file that is there is not replaced while no plugin runs; all waits have an end.
-Next: `nri.cli.verbs.placement`, which runs it.
+`nri placement follow` runs it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
 from nri.placement.plugin import LAST_GOOD
+from nri.signals import Stop
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver
-
-__all__ = ["Place", "Resources", "chosen"]
 
 _log = logging.getLogger(__name__)
 _OWNER = "nri-placement"
@@ -311,6 +310,25 @@ class Resources:
                 self._said.clear()
             self._said.add(words)
             _log.warning("%s", words)
+
+
+def follow_until_stopped(api: Apiserver, place: Place, ask: Callable[[], Mapping[str, Any]], once: bool) -> None:
+    """Follow the policies of a node until a signal stops the program; with `once` until the file is there.
+
+    Raises NriError for a policy that the plugin refuses, with `once` only.
+    """
+    stop, stopping = Stop(second_ends=True), threading.Event()
+    resources = Resources(api, place, ask)
+    if once:
+        resources.run(stopping, once=True)
+        return
+    stop.listen()
+    thread = threading.Thread(target=resources.run, args=(stopping,), daemon=True)
+    thread.start()
+    stop.wait_for_signal()
+    stopping.set()
+    resources.cut()
+    thread.join()
 
 
 def _status(generation: int, problem: str, unmet: str = "") -> Object:

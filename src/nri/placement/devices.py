@@ -1,25 +1,49 @@
-"""The hints of a container's devices and mounts: where in the machine they are.
+"""Devices of the machine that runs the plugin: where they are, their interrupts, and the hints of a container.
 
-One job: :func:`hints_of`. Files that a container only reads are no hint. Next: `plugin_base`, which gives them to the
-policy.
+A file that a container only reads is not a hint.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from nri.api import messages as m
 from nri.host import Root
+from nri.host.interrupts import read_interrupts
 from nri.host.locality import folder_of_device, folder_of_path, near
+from nri.placement import masks
 from nri.placement.containers import Container, Hint
 from nri.placement.hints import Sources, sources_of
+from nri.placement.policy import Devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["hints_of"]
+    from collections.abc import Callable, Iterator, Mapping
 
 #: Mounts and devices of one container that are looked at.
 _MOST = 256
+
+
+class HostDevices(Devices):
+    """The devices below a root path, each looked up once. `warn` is called for a device that is near to no CPUs."""
+
+    def __init__(self, root: Root, warn: Callable[[str], None]) -> None:
+        self._root, self._warn = root, warn
+        self._near = cache(self._read_near)
+
+    def cpus_near(self, path: str) -> list[int]:
+        """The masks of CPUs near to a device by its path in /sys, several if it has several parts."""
+        return self._near(path)
+
+    def _read_near(self, path: str) -> list[int]:
+        cpus = [masks.parse(where.cpus) for where in near(self._root, path).values() if where.cpus]
+        if not cpus:
+            self._warn(f"preferCloseToDevices: nothing in /sys says which CPUs are near to {path}")
+        return cpus
+
+    def interrupts(self) -> Mapping[int, str]:
+        """The interrupts by number, with their descriptions."""
+        return read_interrupts(self._root)
 
 
 def hints_of(container: Container, told: m.Container, root: Root) -> dict[str, Hint]:

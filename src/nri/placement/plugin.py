@@ -5,7 +5,7 @@ in the same answer. At Synchronize, and where configuration changes, a new polic
 given, places what is left, and replaces that one only if all went well. Rules: one event at a time; a decision ends
 before the runtime gives up; what was decided is in the state file before it is answered, but for an end that changes
 no other container: a policy that is made again passes over those that are gone, so that the next event's line will do.
-Next: `nri.plugins.topology_aware.plugin` and `nri.plugins.balloons.plugin`, which say whose policy it is.
+The bundled plugins in `nri.plugins` are subclasses that name their policy.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from nri.kube.requests import Requests
 from nri.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
 from nri.placement.checkpoint import Checkpoint
 from nri.placement.containers import Container, NoPlace, Pins, always, container_of
-from nri.placement.devices import hints_of
+from nri.placement.devices import HostDevices, hints_of
 from nri.placement.machine import Machine
 from nri.placement.policy import Policy, account, document, exposition, find, machine_gauges
 from nri.placement.state import ContainerState
 from nri.placement.tuner import Tuner
-from nri.placement.unread import MAX_WARNINGS, OF_POLICY, unread_annotations, unread_keys
+from nri.placement.unread import MAX_WARNINGS, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from nri.placement.policy import PolicyType
     from nri.placement.state import PlacementState
     from nri.service.http import Answer, Server
     from nri.stub.support.pending import Pending
@@ -113,11 +114,17 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: Whether there may be more room for them than when they were looked at last.
         self._room = False
 
+    @property
     @abstractmethod
+    def policy_type(self) -> PolicyType:
+        """The class of its policy."""
+
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
         """Make the policy. Raises ValueError for options that do not go with the machine."""
+        devices = HostDevices(Root(options.hostRoot), self.log.warning)
+        return self.policy_type(machine, options, state=state, containers=containers, devices=devices)
 
     # -- configuration ------------------------------------------------------------------------------------------------
 
@@ -450,7 +457,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
-        if "topologyhints" not in OF_POLICY[self.name]:
+        if "topologyhints" not in self.policy_type.unread_annotations:
             made.hints = hints_of(made, container, Root(self._options.hostRoot))
         return made
 
@@ -650,7 +657,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         warnings = (
             (container, words)
             for container in containers
-            for words in unread_annotations(self.name, container, self.annotations)
+            for words in unread_annotations(container, self.annotations, self.policy_type.unread_annotations)
         )
         for container, words in islice(warnings, MAX_WARNINGS):
             self.log.warning("%s: %s", container, words)

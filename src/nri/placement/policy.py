@@ -9,30 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.placement import masks
+from nri.placement.choices import Choices
 from nri.placement.containers import Container, Pins
 from nri.placement.machine import Machine
 from nri.placement.scheduling import SchedulingClass
 from nri.placement.state import Entries, PlacementState
 from nri.placement.tuning import Tuning, described
 from nri.text import quote
-
-__all__ = [
-    "Candidate",
-    "Explanation",
-    "Gauge",
-    "Place",
-    "Policy",
-    "account",
-    "document",
-    "exposition",
-    "find",
-    "machine_gauges",
-]
 
 #: Places of which an account is kept for each container, the best ones.
 MOST_CANDIDATES = 32
@@ -110,10 +98,27 @@ class Gauge(NamedTuple):
     value: float
 
 
+class Devices:
+    """The devices of a machine, as far as policies ask for them. This machine has none."""
+
+    def cpus_near(self, path: str) -> list[int]:  # noqa: ARG002 - for subclasses
+        """The masks of CPUs near to a device by its path in /sys, several if it has several parts."""
+        return []
+
+    def interrupts(self) -> Mapping[int, str]:
+        """The interrupts by number, with their descriptions."""
+        return {}
+
+
+NO_DEVICES = Devices()
+
+
 class Policy(Protocol):
-    """A policy of this package."""
+    """A policy of this package. Its class is a `PolicyType`."""
 
     name: str
+    annotations: ClassVar[Mapping[str, str]]
+    unread_annotations: ClassVar[Mapping[str, str]]
     machine: Machine
     options: Any
     containers: dict[str, Container]
@@ -168,6 +173,42 @@ class Policy(Protocol):
 
     def gauges(self) -> Iterator[Gauge]:
         """Its measurements."""
+        ...
+
+
+class PolicyType(Protocol):
+    """The class of a policy. A call raises ValueError for options that do not go with the machine."""
+
+    @property
+    def options_type(self) -> type[Any]:
+        """The class that the `spec` of its custom resource is read as."""
+        ...
+
+    @property
+    def plugin_options_type(self) -> type[Any]:
+        """The same with the keys of the plugin itself."""
+        ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations that it reads, without their scope, with their meaning."""
+        ...
+
+    @property
+    def unread_annotations(self) -> Mapping[str, str]:
+        """Annotations of other policies, without their domain, with the reason why they have no effect."""
+        ...
+
+    def __call__(
+        self,
+        machine: Machine,
+        options: Any,
+        choices: Choices = ...,
+        state: PlacementState | None = ...,
+        containers: Mapping[str, Container] = ...,
+        devices: Devices = ...,
+    ) -> Policy:
+        """A policy; it takes up what an earlier one gave to these containers, the oldest first."""
         ...
 
 

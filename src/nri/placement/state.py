@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from nri.kube.requests import Requests
 from nri.placement.containers import Container, Hint
@@ -177,6 +177,8 @@ class Kept(ABC):
     """What of a policy is kept over a restart: all of it, or what has changed."""
 
     name: str
+    annotations: ClassVar[Mapping[str, str]]
+    unread_annotations: ClassVar[Mapping[str, str]]
     containers: dict[str, Container]
     zones: MemoryZones
     _changes: Changes

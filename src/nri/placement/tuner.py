@@ -2,7 +2,7 @@
 
 One job: :class:`Tuner`. Rules: only what has changed since the last time is written; a machine that lacks a file, or a
 root that is read-only, is reported once for each kind of file, and keeps no container from running; an interrupt that
-nobody asks for any more comes to the CPUs that it had at first, also after a restart. Next: `plugin_base`, which calls
+nobody asks for any more comes to the CPUs that it had at first, also after a restart. Next: `plugin`, which calls
 it within a second of each decision.
 """
 

@@ -1,7 +1,7 @@
-"""Keys of nri-plugins' configuration and annotations that have no effect here, each with the reason.
+"""Keys of nri-plugins' configuration and annotations that have no effect here, with the reason. Pure.
 
-One job: tell it, for the plugins' log and for what is tried on paper; a key as the error of a value, so that whoever
-knows the file tells its line. Pure. Next: the options of the policies.
+The plugins log them, and `nri placement simulate` prints them. A key is the error of a value, so that the reader of the
+file can add its line.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from itertools import islice
 from typing import Any, Final
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
-from nri.placement.containers import SUFFIX, Container, Pod
-from nri.placement.expressions import expand
+from nri.placement.containers import SUFFIX, Container
 from nri.text import plain
 
-__all__ = ["MAX_WARNINGS", "OF_POLICY", "unread_annotations", "unread_keys"]
-
 _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
-_HINTS = "the kubelet's pod resources are not asked"
+#: Why keys that name devices of the kubelet have no effect.
+POD_RESOURCES = "the kubelet's pod resources are not asked"
 #: Keys of both policies.
 _KEYS: Final = {
     "instrumentation": "metrics are served at --metrics HOST:PORT",
     "log": "the log is set by --log-level",
 }
 #: The same for keys of `agent`.
-_AGENT: Final = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
+_AGENT: Final = {
+    "podResourceAPI": POD_RESOURCES,
+    "nodeResourceTopology": "nri placement follow writes it, beside the plugin",
+}
 _DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
 #: Warnings of one event.
 MAX_WARNINGS: Final = 20
@@ -41,83 +41,51 @@ _ANNOTATIONS: Final = {
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
     "pick-resources-by-hints": "hints choose the pool, and not the CPUs and memory nodes in it",
 }
-OF_POLICY: Final[Mapping[str, Mapping[str, str]]] = {
-    "topology-aware": {},
-    "balloons": {
-        **dict.fromkeys(
-            ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
-            "preferCloseToDevices of a type says what its balloons are near to",
-        ),
-        "cold-start": "memory of all kinds is given at once",
-        "cpu-class": "cpuClass of a type says how its CPUs are set",
-        "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
-    },
-}
-"""Annotations of the other policy that have no effect in this one."""
 
 
 def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
-    """Keys of the configuration that are given, and have no effect on a machine of so many CPUs, with the reason."""
+    """Keys of a policy's options that are set, and have no effect on a machine of this many CPUs, with the reason."""
     for key, reason in _KEYS.items():
         if getattr(options, key) not in _NOTHING:
-            yield _unread(reason, key)
+            yield without_effect(reason, key)
     for key, value in options.agent.items():
         if value:
-            yield _unread(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
+            yield without_effect(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
     for key in ("rdt", "blockio"):
         if getattr(options.control, key):
-            yield _unread(_CLASSES, "control", key)
-    yield from _unread_cpu_classes(options)
-    for place, each in enumerate(getattr(options, "balloonTypes", ())):
-        yield from _unread_of_type(each, ("balloonTypes", place), cpus)
-
-
-def _unread_cpu_classes(options: Any) -> Iterator[WrongValue]:
-    if hasattr(options, "balloonTypes"):
-        for name in options.control.overridden_classes(options.cpuClasses):
-            yield _unread(f"cpuClasses has a class {name}, too", "control", "cpu", "classes", name)
-    elif options.control.cpu.classes:
-        yield _unread("classes of CPUs are read from cpuClasses", "control", "cpu")
+            yield without_effect(_CLASSES, "control", key)
+    yield from options.unread_keys(cpus)
     for path, name in options.undefined_cpu_classes():
-        yield _unread(f"{name!r} is not in cpuClasses; these CPUs stay as they are", *path)
-    for place, each in enumerate(options.cpuClasses):
-        for key, reason in each.without_effect():
-            yield _unread(reason, "cpuClasses", place, key)
+        yield without_effect(f"{name!r} is not in cpuClasses; these CPUs stay as they are", *path)
+    for place, cpu_class in enumerate(options.cpuClasses):
+        for key, reason in cpu_class.without_effect():
+            yield without_effect(reason, "cpuClasses", place, key)
 
 
-def _unread_of_type(kind: Any, path: Path, cpus: int) -> Iterator[WrongValue]:
-    try:
-        expand(kind.groupBy, Container("", "", Pod("", "")), None)
-    except ValueError as error:
-        yield _unread(str(error), *path, "groupBy")
-    if kind.minCPUs > cpus:
-        reason = f"{kind.minCPUs} is above the {cpus} CPUs that there are: no balloon {kind.name} can be made"
-        yield WrongValue((*path, "minCPUs"), reason, "lower it")
-    for number, device in enumerate(kind.preferCloseToDevices):
-        if device.startswith("podresourceapi:"):
-            yield _unread(_HINTS, *path, "preferCloseToDevices", number)
-
-
-def _unread(reason: str, *path: str | int) -> WrongValue:
+def without_effect(reason: str, *path: str | int) -> WrongValue:
+    """The warning about a key that has no effect."""
     return WrongValue(path, f"it has no effect: {reason}", "")
 
 
-def unread_annotations(policy: str, container: Container, known: Collection[str]) -> list[str]:
+def unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> list[str]:
     """Annotations of a container that could not be read, have no effect in a policy, or look misspelt, in words.
 
-    There are at most `MAX_WARNINGS`; the last one says if there are more. `known` are the policy's annotations, without
-    their scope.
+    There are at most `MAX_WARNINGS`; the last one says if there are more.
+
+    Args:
+        known: the policy's annotations, without their scope.
+        unread: those of other policies, without their domain, with the reason why they have no effect.
     """
-    warnings = list(islice(_unread_annotations(policy, container, known), MAX_WARNINGS + 1))
+    warnings = list(islice(_unread_annotations(container, known, unread), MAX_WARNINGS + 1))
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS - 1 :] = ["there are more annotations like these"]
     return warnings
 
 
-def _unread_annotations(policy: str, container: Container, known: Collection[str]) -> Iterator[str]:
+def _unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> Iterator[str]:
     for doubt in container.doubts:
         yield f"{doubt}; it counts as not given"
-    for key, reason in {**_ANNOTATIONS, **OF_POLICY[policy]}.items() if container.pod.annotations else ():
+    for key, reason in {**_ANNOTATIONS, **unread}.items() if container.pod.annotations else ():
         if container.asks(key) is not None:
             yield f"annotation {key + SUFFIX} has no effect: {reason}"
     bases = ((key, key if key.startswith(_DOMAIN) else key.partition("/")[0]) for key in container.pod.annotations)

@@ -12,10 +12,11 @@ import pytest
 
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import NriError
-from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
+from nri.kube.client.objects import ApiserverError
 from nri.placement import custom_resource as resources_module
 from nri.placement.custom_resource import Place, Resources, chosen
 from nri.placement.policy import document
+from nri.placement.registry import POLICIES
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.stub.session import settings
 from tests.support.placement import guest, topology_aware, write_machine
@@ -68,6 +69,12 @@ class Plugin:
         return self._shown | {"configuration": {"given": given, "problem": self.problem, "unmet": self.unmet}}
 
 
+def place_of(file: Path) -> Place:
+    """The resource of topology-aware on the node n1."""
+    row = POLICIES["topology-aware"]
+    return Place(row.resource, row.load().plugin_options_type, "n1", "kube-system", "config.nri/group", file)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "state" / "policy.json"
@@ -75,7 +82,9 @@ def file(tmp_path: Path) -> Path:
 
 def followed(api: Api, file: Path, plugin: Callable[[], dict[str, Any]]) -> Resources:
     """Resources that have been read once."""
-    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
     made = Resources(api, place, plugin)  # type: ignore[arg-type]
     for each in made.followers:
         each.run_once()
@@ -268,7 +277,9 @@ def test_nothing_is_written_before_the_apiserver_has_answered(file: Path, caplog
         def list(self, kind: Any, fields: str, _version: str) -> Any:
             raise ApiserverError("list", 0, "not here")
 
-    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
     stopping = threading.Event()
     resources = Resources(Silent(), place, Plugin(file))  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(stopping, True), daemon=True)
@@ -291,7 +302,9 @@ def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> Non
 
 
 def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
     api, plugin = Api(policy("default", {**SPEC, "pinCPUs": True})), Plugin(file)
     plugin.up = False
     resources = Resources(api, place, plugin)  # type: ignore[arg-type]
@@ -421,13 +434,17 @@ def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_l
 
 
 def test_once_ends_when_the_file_is_there(file: Path) -> None:
-    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
     Resources(Api(policy("default")), place, Plugin(file)).run(threading.Event(), once=True)  # type: ignore[arg-type]
     assert file.exists()
 
 
 def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
-    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
     api, stopping = Api(policy("default")), threading.Event()
     resources = Resources(api, place, Plugin(file))  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(stopping,))

@@ -13,7 +13,7 @@ from nri.placement import masks
 from nri.placement.choices import Choices
 from nri.placement.containers import NoPlace
 from nri.placement.machine import Machine
-from nri.placement.policy import document
+from nri.placement.policy import Devices, document
 from nri.placement.topology_aware.policy import TopologyAware
 from nri.placement.tuning import (
     CpuClass,
@@ -228,7 +228,9 @@ def test_interrupts_that_may_not_be_moved_refuse_a_container_that_asks_for_them_
     for choices in (Choices.DEFAULT, replace(Choices.DEFAULT, movable_interrupts_will_do=False), Choices.REFERENCE):
         found = {number: words for number, (words, _) in INTERRUPTS.items()}
         like = topology_aware(choices=choices, controllableInterrupts=controllable)
-        policy = TopologyAware(like.machine, like.options, choices, interrupts=found.copy)
+        devices = Devices()
+        devices.interrupts = found.copy  # type: ignore[method-assign]
+        policy = TopologyAware(like.machine, like.options, choices, devices=devices)
         asked = container("c", 2000, irq_affinity=f"{{{patterns}}}")
         if ours if choices is Choices.DEFAULT else original:
             with pytest.raises(NoPlace, match=r"annotation irq-affinity\.resource-policy") as error:

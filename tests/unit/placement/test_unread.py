@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from nri.placement.balloons.policy import Balloons
+from nri.placement.topology_aware.policy import TopologyAware
 from nri.placement.unread import unread_annotations, unread_keys
 from tests.support.placement import balloons, container, topology_aware
 
@@ -33,14 +35,14 @@ def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:
     one = container("c", 500, **{"irq_affinity/pod": "{}", "toptierlimit": "1G"})
     one.doubt("memory-type", "x")
-    told = list(unread_annotations("balloons", one, KNOWN))
+    told = list(unread_annotations(one, KNOWN, Balloons.unread_annotations))
     assert [each.split(": ")[0] for each in told] == [
         "annotation memory-type.resource-policy.nri.io",
         "annotation toptierlimit.resource-policy.nri.io has no effect",
         "annotation irq-affinity.resource-policy.nri.io has no effect",
     ]
-    assert len(list(unread_annotations("topology-aware", one, KNOWN))) == 2
-    assert list(unread_annotations("balloons", container("c", 500), KNOWN)) == []
+    assert len(list(unread_annotations(one, KNOWN, TopologyAware.unread_annotations))) == 2
+    assert list(unread_annotations(container("c", 500), KNOWN, Balloons.unread_annotations)) == []
 
 
 def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resembles() -> None:
@@ -54,6 +56,6 @@ def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resemble
     }
     one = container("c", 500)
     one.pod = replace(one.pod, annotations=dict.fromkeys(told, "x"))
-    assert list(unread_annotations("topology-aware", one, KNOWN)) == [
+    assert list(unread_annotations(one, KNOWN, TopologyAware.unread_annotations)) == [
         f"annotation {key} is not read; did you mean {near}?" for key, near in told.items() if near
     ]

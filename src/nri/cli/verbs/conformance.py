@@ -216,7 +216,7 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 )
 @click.pass_obj
 def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
-    """Run recorded placements of nri-plugins' topology-aware and balloons.
+    """Run recorded placements of the policies of nri-plugins.
 
     A FILE is placement.json, or JSON lines of sequences with placement.json beside it; plain, or compressed with xz.
     Snapshots of machines are in a folder sysfs beside it. A case whose result differs on purpose is counted

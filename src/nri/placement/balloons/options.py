@@ -6,22 +6,43 @@ Pure. Next: `tree`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from nri.config.complaint import WrongValue
 from nri.config.place import Path
 from nri.placement.amounts import Amounts
-from nri.placement.expressions import Expression
+from nri.placement.containers import SUFFIX, Container, Pod
+from nri.placement.expressions import Expression, expand
 from nri.placement.machine import Priority
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
+from nri.placement.unread import POD_RESOURCES, without_effect
 from nri.placement.zones import parse_kinds
 
-__all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
-
 RESERVED, DEFAULT = "reserved", "default"
+ANNOTATIONS: Final[Mapping[str, str]] = {
+    f"{key}{SUFFIX}": meaning
+    for key, meaning in {
+        "balloon.balloons": "the type of balloon that it belongs to",
+        "memory-type": "dram, pmem, hbm or mixed; several with commas",
+        "hide-hyperthreads": "true: one thread of each core",
+        "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
+        "cpu.preserve": "true: it is in no balloon",
+        "memory.preserve": "true: its memory nodes are left alone",
+    }.items()
+}
+UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
+        "preferCloseToDevices of a type says what its balloons are near to",
+    ),
+    "cold-start": "memory of all kinds is given at once",
+    "cpu-class": "cpuClass of a type says how its CPUs are set",
+    "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
+}
+"""Annotations of other policies that have no effect on balloons, with the reason."""
 #: Composites in composites, at most.
 _DEEPEST = 16
 #: Balloons in one composite: a machine has no CPUs for more, and each level multiplies them.
@@ -243,6 +264,23 @@ class Options:
             self._check_components(("balloonTypes", place, "components"), each, types)
         self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
 
+    def unread_keys(self, cpus: int) -> Iterator[WrongValue]:
+        """Keys of balloons alone that have no effect on a machine of this many CPUs, with the reason."""
+        for name in self.control.overridden_classes(self.cpuClasses):
+            yield without_effect(f"cpuClasses has a class {name}, too", "control", "cpu", "classes", name)
+        for place, kind in enumerate(self.balloonTypes):
+            path = ("balloonTypes", place)
+            try:
+                expand(kind.groupBy, Container("", "", Pod("", "")), None)
+            except ValueError as error:
+                yield without_effect(str(error), *path, "groupBy")
+            if kind.minCPUs > cpus:
+                reason = f"{kind.minCPUs} is above the {cpus} CPUs that there are: no balloon {kind.name} can be made"
+                yield WrongValue((*path, "minCPUs"), reason, "lower it")
+            for number, device in enumerate(kind.preferCloseToDevices):
+                if device.startswith("podresourceapi:"):
+                    yield without_effect(POD_RESOURCES, *path, "preferCloseToDevices", number)
+
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
         """The keys that name a class of CPUs which is not defined, with its name."""
         names = {"", *(each.name for each in self.cpuClasses)}
@@ -267,3 +305,11 @@ class Options:
                 raise WrongValue(path, f"{top.name!r} is made of more than {_MAX_PARTS} balloons", "nest them less")
         if top.components and here:
             raise WrongValue(path, "components are nested too deep, or in a circle", "nest them less")
+
+
+@dataclass
+class PluginOptions(Options):
+    """Keys of the configuration, or of the `spec` of a BalloonsPolicy: see the plugin's page."""
+
+    stateDir: str = "/var/lib/nri/placement"
+    hostRoot: str = "/"

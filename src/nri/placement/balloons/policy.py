@@ -18,13 +18,13 @@ from nri.kube.requests import Requests
 from nri.placement.balloons import restart, view
 from nri.placement.balloons.balloon import Balloon
 from nri.placement.balloons.balloon_set import BalloonSet
-from nri.placement.balloons.options import BalloonType, Options
+from nri.placement.balloons.options import ANNOTATIONS, UNREAD_ANNOTATIONS, BalloonType, Options, PluginOptions
 from nri.placement.balloons.pins import BalloonPins
 from nri.placement.balloons.types import BalloonTypes, group_of
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, Pins, always
 from nri.placement.machine import Machine
-from nri.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
+from nri.placement.policy import MOST_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, named
 from nri.placement.state import Entries, Kept, PlacementState
 from nri.placement.tuning import Tuning
@@ -37,7 +37,6 @@ class Balloons(Kept):
     """The policy. Raises ValueError for options that do not go with the machine.
 
     Args:
-        near: the CPUs near to a device by its path in /sys, several sets if it has several.
         state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
 
     Attributes:
@@ -45,19 +44,23 @@ class Balloons(Kept):
     """
 
     name = "balloons"
+    options_type = Options
+    plugin_options_type = PluginOptions
+    annotations = ANNOTATIONS
+    unread_annotations = UNREAD_ANNOTATIONS
 
     def __init__(
         self,
         machine: Machine,
         options: Options,
         choices: Choices = Choices.DEFAULT,
-        near: Callable[[str], list[int]] = lambda _path: [],
         state: PlacementState | None = None,
         containers: Mapping[str, Container] = _NO_CONTAINERS,
+        devices: Devices = NO_DEVICES,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
-        self._near = near
-        self.types = BalloonTypes(machine, options, choices, near)
+        self._devices = devices
+        self.types = BalloonTypes(machine, options, choices, devices)
         self._pins = BalloonPins(machine, options, choices)
         self._set = BalloonSet(machine, options, choices, self.types, self._pins)
         self.zones, self.containers, self._changes = self._pins.zones, self._pins.containers, self._pins.changes
@@ -304,7 +307,7 @@ class Balloons(Kept):
         if self._starts_empty:
             return self._free_at_start
         try:
-            return Balloons(self.machine, self.options, self.choices, self._near)._free_at_start
+            return Balloons(self.machine, self.options, self.choices, devices=self._devices)._free_at_start
         except ValueError:  # the balloons that there always are fit only as they were
             return self._free_at_start
 

@@ -13,6 +13,7 @@ from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, shown
 from nri.placement.expressions import expand, matches
 from nri.placement.machine import Machine, Priority
+from nri.placement.policy import Devices
 
 #: Sets of CPUs that types prefer or avoid by these names, as if they were devices.
 _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
@@ -26,17 +27,14 @@ _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
 class BalloonTypes:
     """All types, in the order in which they are tried. Raises ValueError for CPUs that the machine does not have.
 
-    Args:
-        near: the CPUs near to a device by its path in /sys, several sets if it has several.
-
     Attributes:
         allowed: the mask of all CPUs that balloons may have; `reserved` those that configuration lists for the system.
         tree: the machine as balloons take CPUs from it.
         unmet: by container, why a running one is not in the type that its annotation names.
     """
 
-    def __init__(self, machine: Machine, options: Options, choices: Choices, near: Callable[[str], list[int]]) -> None:
-        self._machine, self._options, self._choices, self._near = machine, options, choices, near
+    def __init__(self, machine: Machine, options: Options, choices: Choices, devices: Devices) -> None:
+        self._machine, self._options, self._choices, self._devices = machine, options, choices, devices
         self.allowed = options.availableResources.available(machine.present, machine.online)
         self.reserved = 0
         self.tree = build(machine, choices.packages_have_their_own_cpus)
@@ -170,7 +168,7 @@ class BalloonTypes:
         }
         for name in (*preferences.close, *preferences.far):
             if name not in preferences.devices and name.startswith("/"):
-                preferences.devices[name] = self._near(name)
+                preferences.devices[name] = self._devices.cpus_near(name)
         loads = self.loads_of(kind)
         if any(load.overloadsLevelInBalloon for load in loads):  # then all of them, as in the original
             preferences.loads = {load_device(load): self.spread_of(load) for load in loads}

@@ -1,51 +1,25 @@
-"""The machines and policies of placement cases: snapshots of /sys beside the file, guests described in it, options.
-
-One job: a :class:`~nri.host.topology.Topology` by its name. A snapshot is read in its archive.
-"""
+"""The machines and policies of placement cases: snapshots of /sys next to the file, guests described in it, options."""
 
 from __future__ import annotations
 
 import json
-import lzma
-import posixpath
-import re
-import tarfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nri.api import cpuset
-from nri.config import Source, read
-from nri.config.complaint import WrongValue
-from nri.config.layers import refused
-from nri.config.place import first_line
+from nri.config import Source
 from nri.errors import ConfigError
-from nri.host import Root
-from nri.host.topology import Cache, Cpu, CpuKind, MemoryKind, Node, Topology, read_topology
-from nri.placement import masks
-from nri.placement.balloons.options import Options as BalloonsOptions
-from nri.placement.balloons.policy import Balloons
+from nri.host.topology import Cache, Cpu, CpuKind, MemoryKind, Node, Topology
 from nri.placement.choices import Choices
 from nri.placement.machine import Machine
-from nri.placement.topology_aware.options import Options as TopologyAwareOptions
-from nri.placement.topology_aware.policy import TopologyAware
-
-__all__ = ["Machines", "make_policy", "overridden", "policy_of", "read_machine"]
+from nri.placement.policy import Policy
+from nri.placement.registry import POLICIES
+from nri.placement.simulate import policy_of
+from nri.placement.snapshot import read_archive
 
 _KIB = 1024
-#: No file of /sys is as large.
-_MOST_BYTES = 1 << 20
-#: An archive has no more, unpacked, nor longer paths: those of /sys have some 200 characters.
-_MOST_UNPACKED, _LONGEST_PATH = 512 << 20, 4096
-#: Whatever reading of an archive raises that is broken or cut.
-_BROKEN = (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
-_MOST_LINKS = 40
-#: The file by which a machine is found in an archive.
-_ONLINE = "sys/devices/system/cpu/online"
-_NODE = re.compile("/sys/devices/system/node/node([0-9]{1,5})")
-_CACHE = re.compile("/sys/devices/system/cpu/cpu([0-9]{1,5})/cache/index([0-9]{1,2})")
 #: Distances on a guest that names none: itself, a neighbour.
 _NEAR, _FAR = 10, 21
 
@@ -74,96 +48,7 @@ class Machines:
     def _read(self, what: Mapping[str, Any]) -> Topology:
         name = what["data_file"].split(" ")[0].replace("/", "_")
         archive = self.folder / "sysfs" / name
-        try:
-            with tarfile.open(archive) as tar:
-                return read_topology(_Snapshot(tar, what["inside"].removesuffix("sys")))
-        except _BROKEN as error:
-            raise ConfigError(str(archive), "", f"no snapshot of a machine: {first_line(error).rstrip(':')}") from error
-
-
-def read_machine(path: str) -> Topology:
-    """The machine of a root folder, or of an archive: FILE, or FILE:FOLDER if it has several machines.
-
-    Raises ConfigError if there is none.
-    """
-    file, _, inside = path.rpartition(":") if not Path(path).exists() else (path, "", "")
-    file = file or path
-    if not Path(file).exists():
-        raise ConfigError(path, "", "there is no such folder or archive", "name a copy of a machine's root")
-    try:
-        if not Path(file).is_file():
-            found = read_topology(Root(path))
-        else:
-            with tarfile.open(file) as tar:
-                found = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
-    except _BROKEN as error:
-        reason = f"no snapshot of a machine: {first_line(error).rstrip(':')}"
-        raise ConfigError(path, "", reason, "name a copy of its root, or an archive of one") from error
-    if not found.cpus:
-        raise ConfigError(path, "", "there are no CPUs in sys/devices/system/cpu", "name a copy of a machine's root")
-    return found
-
-
-def _only_machine(file: str, tar: tarfile.TarFile) -> str:
-    """The folder of the one machine in an archive."""
-    names = (posixpath.normpath(member.name) for member in _members(tar))
-    roots = {posixpath.normpath(name.removesuffix(_ONLINE)) for name in names if name.endswith(_ONLINE)}
-    if len(roots) != 1:
-        listed = ", ".join(f"{file}:{root}" for root in sorted(roots)[:_MOST_LINKS])
-        raise ConfigError(file, "", f"there are {len(roots)} machines in it", f"name one: {listed}" if roots else "")
-    return roots.pop()
-
-
-def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The content of an archive. Raises ValueError for more than a machine has."""
-    left = _MOST_UNPACKED
-    for member in tar:
-        left -= member.size + tarfile.BLOCKSIZE
-        if left < 0:
-            raise ValueError(f"it has more than {_MOST_UNPACKED >> 20} MiB, unpacked")
-        if len(member.name) + len(member.linkname) <= _LONGEST_PATH:
-            yield member
-
-
-class _Snapshot:
-    """The files of a machine in an archive, below one of its folders."""
-
-    def __init__(self, tar: tarfile.TarFile, inside: str) -> None:
-        self._texts: dict[str, str] = {}
-        self._links: dict[str, str] = {}
-        self._names: dict[str, set[str]] = {}
-        for member in _members(tar):
-            path = "/" + posixpath.relpath(member.name, inside)
-            folder, name = posixpath.split(path)
-            if member.issym():
-                self._links[path] = posixpath.join(folder, member.linkname)
-            elif member.isfile() and (content := tar.extractfile(member)) is not None:
-                text = content.read(_MOST_BYTES).partition(b"\0")[0]  # tar fills up what is shorter than its size
-                self._texts[path] = text.decode(errors="replace")
-            while name and name not in self._names.setdefault(folder, set()):  # its folders may be in no entry
-                self._names[folder].add(name)
-                folder, name = posixpath.split(folder)
-
-    def find(self, path: str) -> str | None:
-        """The text of a file, None if it is not there."""
-        return self._texts.get(self._followed(path))
-
-    def names(self, path: str) -> list[str]:
-        """The names in a folder."""
-        return sorted(self._names.get(self._followed(path), ()))
-
-    def _followed(self, path: str) -> str:
-        """A path without links."""
-        for _ in range(_MOST_LINKS):
-            parts = path.split("/")
-            for end in range(2, len(parts) + 1):
-                target = self._links.get("/".join(parts[:end]))
-                if target is not None:
-                    path = posixpath.normpath(posixpath.join(target, *parts[end:]))
-                    break
-            else:
-                return path
-        return path
+        return read_archive(archive, what["inside"].removesuffix("sys"))
 
 
 def _guest(what: Mapping[str, Any]) -> Topology:
@@ -239,36 +124,12 @@ def overridden(topology: Topology, overrides: Mapping[str, Any]) -> Topology:
     return replace(topology, cpus=cpus)
 
 
-def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: Choices) -> TopologyAware | Balloons:
+def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: Choices) -> Policy:
     """A policy. Raises ValueError for a configuration that it refuses."""
+    row = POLICIES.get(name)
+    if row is None:
+        raise ValueError(f"there is no policy {name!r}")
     try:
-        return policy_of(name, machine, Source("configuration", json.dumps(spec), "json"), choices)
+        return policy_of(row, machine, Source("configuration", json.dumps(spec), "json"), choices)
     except ConfigError as error:
         raise ValueError(str(error)) from error
-
-
-def policy_of(
-    name: str, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT
-) -> TopologyAware | Balloons:
-    """A policy of a configuration, or a resource. Raises ConfigError, ValueError for a name of none."""
-    options = {"topology-aware": TopologyAwareOptions, "balloons": BalloonsOptions}.get(name)
-    if options is None:
-        raise ValueError(f"there is no policy {name!r}")
-    given: Any = read(options, [source])
-    try:
-        if name == "balloons":
-            return Balloons(machine, given, choices, lambda path: _near(machine, path))
-        return TopologyAware(machine, given, choices)
-    except WrongValue as error:
-        raise refused(options, source, error) from error
-
-
-def _near(machine: Machine, path: str) -> list[int]:
-    """The CPUs near to a memory node or a cache; none for other devices, which no described machine has."""
-    if found := _NODE.fullmatch(path):
-        return [machine.nodes.get(int(found[1]), 0)]
-    if found := _CACHE.fullmatch(path):
-        cpu = machine.topology.cpus.get(int(found[1]))
-        caches = cpu.caches if cpu is not None else ()
-        return [masks.of(cache.cpus) for cache in caches[int(found[2]) : int(found[2]) + 1]]
-    return []

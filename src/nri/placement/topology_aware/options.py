@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from nri.config.complaint import WrongValue
 from nri.config.place import Path
 from nri.placement.amounts import Amounts
+from nri.placement.containers import SUFFIX
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
+from nri.placement.unread import without_effect
 
-__all__ = ["Level", "Options"]
-
+ANNOTATIONS: Final[Mapping[str, str]] = {
+    f"{key}{SUFFIX}": meaning
+    for key, meaning in {
+        "prefer-shared-cpus": "true: no exclusive CPUs; false: also beside a part of a CPU",
+        "prefer-isolated-cpus": "whether exclusive CPUs are best ones that the kernel isolates",
+        "require-isolated-cpus": "true: the container is refused if there are none",
+        "prefer-reserved-cpus": "true: the CPUs of the system",
+        "prefer-cpu-priority": "high, normal, low or none",
+        "memory-type": "dram, pmem, hbm or mixed; several with commas",
+        "cold-start": "{duration: 60s}: without DRAM for so long, on machines with PMEM or CXL memory",
+        "hide-hyperthreads": "true: one thread of each core",
+        "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
+        "topologyhints": "mounts, devices, all or none: what of it is a hint for its place",
+        "allow.topologyhints": "{type: prefix or glob, paths}: paths that are hints although they are denied",
+        "deny.topologyhints": "{type: prefix or glob, paths}: paths that are no hints",
+        "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
+        "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
+        "cpu-class": "one of cpuClasses: how its own CPUs are set",
+        "irq-affinity": "{claim, mask, mode}: interrupts that its own CPUs take, or are spared",
+        "cpu.preserve": "true: its CPUs are left alone",
+        "memory.preserve": "true: its memory nodes are left alone",
+    }.items()
+} | {
+    "resource-policy.nri.io/affinity": "containers that it is best near to",
+    "resource-policy.nri.io/anti-affinity": "containers that it is best far from",
+}
+UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {}
+"""Annotations of other policies that have no effect on topology-aware: there are none."""
 _CLASSES = ("guaranteed", "burstable", "besteffort")
 _CLASS_KEYS = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
 
@@ -87,6 +115,11 @@ class Options:
             reason = "missing: it says how CPUs are set that come back from a container"
             raise WrongValue("sharedPoolCPUClass", reason, "name one of cpuClasses")
 
+    def unread_keys(self, _cpus: int) -> Iterator[WrongValue]:
+        """Keys of topology-aware alone that have no effect, with the reason."""
+        if self.control.cpu.classes:
+            yield without_effect("classes of CPUs are read from cpuClasses", "control", "cpu")
+
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
         """The keys that name a class of CPUs although none is defined, with its name."""
         for key in _CLASS_KEYS if not self.cpuClasses else ():
@@ -97,3 +130,11 @@ class Options:
         """The name of the scheduling class of containers that ask for none; "" for none."""
         by_qos = {name.lower(): each for name, each in self.podQoSSchedulingClasses.items()}
         return self.namespaceSchedulingClasses.get(namespace) or by_qos.get(qos.lower(), "")
+
+
+@dataclass(frozen=True)
+class PluginOptions(Options):
+    """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
+
+    stateDir: str = "/var/lib/nri/placement"
+    hostRoot: str = "/"

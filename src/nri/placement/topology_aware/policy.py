@@ -22,11 +22,11 @@ from nri.placement.allocator import CpuAllocator
 from nri.placement.choices import Choices
 from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, shown
 from nri.placement.machine import Machine, Priority
-from nri.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
+from nri.placement.policy import MOST_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, named
 from nri.placement.state import ContainerState, Entries, GrantState, Kept, PlacementState
 from nri.placement.topology_aware import view
-from nri.placement.topology_aware.options import Options
+from nri.placement.topology_aware.options import ANNOTATIONS, UNREAD_ANNOTATIONS, Options, PluginOptions
 from nri.placement.topology_aware.pools import Pool, Pools
 from nri.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.placement.topology_aware.scoring import Score, Scoring, affinity_score
@@ -76,13 +76,16 @@ class TopologyAware(Kept):
 
     Args:
         state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
-        interrupts: returns the machine's, with their descriptions.
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
     """
 
     name = "topology-aware"
+    options_type = Options
+    plugin_options_type = PluginOptions
+    annotations = ANNOTATIONS
+    unread_annotations = UNREAD_ANNOTATIONS
 
     def __init__(
         self,
@@ -91,10 +94,10 @@ class TopologyAware(Kept):
         choices: Choices = Choices.DEFAULT,
         state: PlacementState | None = None,
         containers: Mapping[str, Container] = _NONE,
-        interrupts: Callable[[], Mapping[int, str]] = dict,
+        devices: Devices = NO_DEVICES,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
-        self._interrupts = interrupts
+        self._devices = devices
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.allowed = options.availableResources.available(machine.present, machine.online)
@@ -352,7 +355,7 @@ class TopologyAware(Kept):
 
     def _unmovable(self, patterns: Sequence[str]) -> str:
         controllable, choices = self.options.controllableInterrupts, self.choices
-        return unmovable(self._interrupts, controllable, choices.movable_interrupts_will_do, patterns)
+        return unmovable(self._devices.interrupts, controllable, choices.movable_interrupts_will_do, patterns)
 
     def _scoring(self, request: Request) -> Scoring:
         return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)

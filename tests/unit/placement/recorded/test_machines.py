@@ -15,7 +15,10 @@ from nri.config.typed import fields_of, is_plain
 from nri.errors import ConfigError
 from nri.placement.balloons.options import Options as BalloonsOptions
 from nri.placement.machine import Machine
-from nri.placement.recorded.machines import Machines, make_policy, overridden, policy_of, read_machine
+from nri.placement.recorded.machines import Machines, make_policy, overridden
+from nri.placement.registry import POLICIES
+from nri.placement.simulate import policy_of
+from nri.placement.snapshot import read_machine
 from nri.placement.topology_aware.options import Options as TopologyAwareOptions
 from tests.support.placement import DATA, guest, write_machine
 
@@ -132,7 +135,7 @@ def refusal(name: str, *lines: str) -> ConfigError:
     """The error of a policy whose resource has these lines, from the third on, on a machine of 16 CPUs."""
     text = "\n".join([f"kind: {OPTIONS[name].resource_kind}", "spec:", *lines, ""])
     with pytest.raises(ConfigError) as found:
-        policy_of(name, Machine.of(guest(isolated_cpus="6-7")), Source("policy.yaml", text, "yaml"))
+        policy_of(POLICIES[name], Machine.of(guest(isolated_cpus="6-7")), Source("policy.yaml", text, "yaml"))
     return found.value
 
 
