@@ -28,10 +28,10 @@ from bench.rubik_pictures import OURS, PLAIN, bars
 from nri.api import cpuset
 from nri.host import Outcome, Root, Write, Writer, detect
 from nri.kube.quantity import cpu_shares
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Pins
-from nri.policies.placement.machine import Machine
-from nri.testing.placement.machines import make_policy
+from nri.placement.choices import Choices
+from nri.placement.containers import Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import make_policy
 from tests.real.placing import ALL, CONFIGS, CPUS, TOPOLOGY
 from tests.support.placement import container
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from nri.config.json_lines import read_json_lines
 from nri.policies.koordinator.quirks import Quirks
-from nri.testing.conformance import read_cases
 from tests.hook_cases import STATED, is_left_out, run_hook_case, stages, wrong
 from tests.support.deviation_rows import deviation_rows
 
@@ -35,7 +35,7 @@ DEVIATIONS = {
 
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
-    return list(read_cases(CASES, wrong))
+    return list(read_json_lines(CASES, wrong))
 
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nri.testing.conformance import read_cases
+from nri.config.json_lines import read_json_lines
 
 __all__ = ["Result", "differences", "main"]
 
@@ -44,7 +44,7 @@ def main(program: str, about: str, system: str, run_case: Callable[[Any], Result
     arguments = parser.parse_args()
     passed = failed = 0
     apart: Counter[str] = Counter()
-    for case in read_cases(arguments.file, wrong):
+    for case in read_json_lines(arguments.file, wrong):
         if not case["id"].startswith(arguments.stage):
             continue
         result = run_case(case)

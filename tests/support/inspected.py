@@ -21,7 +21,7 @@ from nri.cli.support.admin_socket import ask_runtime, live
 from nri.cli.support.node_parts import NodeParts
 from nri.errors import ConflictError, PluginRejected
 from nri.inspector.sources import Running
-from nri.policies.placement.policy import document
+from nri.placement.policy import document
 from nri.service.http import Answer, Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder

@@ -51,8 +51,12 @@ FORBIDDEN = {
         "nri.policies.koordinator.quirks",
     ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
-        "policies/placement/topology_aware/pools.py",
-        "nri.policies.placement.balloons.tree",
+        "placement/topology_aware/pools.py",
+        "nri.placement.balloons.tree",
+    ),
+    "Inside balloons imports go from the policy over restart and view to the set of balloons, its pins and types": (
+        "placement/balloons/types.py",
+        "nri.placement.balloons.balloon_set",
     ),
     "No transport of the agent knows another; what several need lies below them": (
         "agent/transports/standalone/tally.py",

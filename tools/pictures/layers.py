@@ -27,6 +27,7 @@ WORDS = {
     "adaptation": "the runtime's side",
     "stub": "the plugin's side",
     "policies": "decisions for a node, pure",
+    "placement": "CPUs and memory nodes",
     "service": "health and metrics over HTTP",
     "metrics": "numbers out",
     "oci": "config.json",

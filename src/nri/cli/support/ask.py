@@ -15,9 +15,8 @@ from urllib.parse import quote
 from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.settings import Settings
 from nri.config.syntax import parse_json
+from nri.placement.registry import DEFAULT_POLICY, POLICIES
 
-#: The plugins that place containers: each has a socket of its name in its state's folder.
-PLACEMENT = ("topology-aware", "balloons")
 #: How long they may take, in seconds.
 _ANSWER_S = 5.0
 #: The longest answer that is read, in bytes.
@@ -82,8 +81,8 @@ def ask(
 
 def ask_placement(settings: Settings, folder: str, target: str, plugin: str = "", **query: str) -> Any:
     """The answer of the plugin for placement, the one that is given or runs, whose state is in a folder."""
-    running = [name for name in PLACEMENT if os.path.exists(f"{folder}/{name}.sock")]
-    name = plugin or (running[0] if running else PLACEMENT[0])
+    running = [name for name in POLICIES if os.path.exists(f"{folder}/{name}.sock")]
+    name = plugin or (running[0] if running else DEFAULT_POLICY.name)
     whom = AskedProgram(f"plugin {name}", f"nri run {name}", "--state-dir")
     path = f"{folder}/{name}.sock"
     status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)

@@ -14,8 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.cli.errors import Failure
-from nri.cli.support.ask import PLACEMENT, ask, ask_placement
+from nri.cli.support.ask import ask, ask_placement
 from nri.cli.support.drift import Setters, row_of, sources
+from nri.placement.registry import POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,9 +115,9 @@ class NodeParts:
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:
-        from nri.policies.placement.drawing import users_of
+        from nri.placement.drawing import users_of
 
-        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in PLACEMENT):
+        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in POLICIES):
             return None
         found: dict[str, Any] = ask_placement(self._settings, self._state_dir, "/show")
         found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}

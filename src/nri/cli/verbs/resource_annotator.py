@@ -26,7 +26,7 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     """Annotate pods with their resources, as an admission webhook of an API server.
 
     Each pod that is created or changed gets the annotation noderesource.dev/resources: requests and limits of its
-    containers as JSON. topology-aware, balloons and the node agent then do not have to estimate them from cgroups. No
+    containers as JSON. Placement plugins and the node agent then do not have to estimate them from cgroups. No
     pod is refused. The certificate is read again when it changes. SIGTERM ends the webhook.
     """
     import logging

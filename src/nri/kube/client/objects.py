@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from nri.kube.kept import KeptObjects
 
 __all__ = [
-    "BALLOONS_POLICIES",
     "KINDS",
     "NODES",
     "NODE_SLOS",
     "NODE_TOPOLOGIES",
     "NODE_ZONES",
     "PODS",
-    "TOPOLOGY_AWARE_POLICIES",
     "ApiserverError",
     "Event",
     "Kind",
@@ -84,8 +82,6 @@ NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
 #: The resource that plugins of placement write: another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
-TOPOLOGY_AWARE_POLICIES = Kind("TopologyAwarePolicy", "config.nri", "v1alpha1", "topologyawarepolicies")
-BALLOONS_POLICIES = Kind("BalloonsPolicy", "config.nri", "v1alpha1", "balloonspolicies")
 #: The kinds that the agent can follow, by name.
 KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
 

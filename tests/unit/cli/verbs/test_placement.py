@@ -15,7 +15,7 @@ from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
-from tests.unit.plugins.placement.placing import ask, create, pod, started
+from tests.unit.placement.placing import ask, create, pod, started
 
 POD = """
 apiVersion: v1
