@@ -24,8 +24,8 @@ def test_no_import_comes_back_to_where_it_started_also_for_type_checkers(package
         raise AssertionError(f"a circle: {' <- '.join(error.args[1])}") from None
 
 
-#: The modules that read JSON, or handle RecursionError, themselves: the one reader, what lies below it, what reads value
-#: after value out of a stream, and the typed decoders of msgspec, which keep only known fields and limit the depth.
+#: The modules that read JSON, or handle RecursionError, themselves: the one reader, what lies below it, what reads
+#: values one by one from a stream, and the typed decoders of msgspec, which keep only known fields and limit the depth.
 OWN_READERS = {
     "config/syntax.py", "files.py", "engine/streaming/channels/command.py", "kube/admission.py", "kube/decoder.py",
 }  # fmt: skip
