@@ -157,7 +157,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
         ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
         ("volumeMounts: [{name: v}]", "a mount needs a path"),
-        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, pvc, odd'),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, zero, pvc, odd'),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
@@ -190,7 +190,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
     volumes = (
         "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
-        "{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: \"/a\\0\"}},"
+        '{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: "/a\\0"}},'
         "{name: pvc, persistentVolumeClaim: {}}, {name: odd, hostPath: {path: /a, type: X}}]\n"
     )
     if container.startswith("name"):
