@@ -60,7 +60,7 @@ def create(folder: Path, name: str, cgroup: str) -> Lock:
     remedy = "remove that pod, or leave metadata.uid out of the manifest"
     if path := next((path for path in _cgroup_paths(cgroup) if os.path.lexists(path)), ""):
         raise NriError(f"pod {name}: another pod has the uid {folder.name}: the cgroup {path} already exists; {remedy}")
-    lock = _new_lock(folder, name)
+    lock = _new_lock(folder)
     if lock is None:
         owner = _read_record(folder)
         other = f"pod {owner.name}" if owner else f"{folder} exists: another pod"
@@ -102,7 +102,7 @@ def remove(folder: Path, name: str, pod_id: str) -> None:
 def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
     """Remove a folder with this record and its cgroup; False if another process has its lock."""
     try:
-        lock = Lock(folder / _LOCK, record.name)
+        lock = Lock(folder / _LOCK)
     except BlockingIOError:
         return False
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def _remove_abandoned(parent: Path) -> None:
                 _remove_unlocked(folder, record)
 
 
-def _new_lock(folder: Path, name: str) -> Lock | None:
+def _new_lock(folder: Path) -> Lock | None:
     """Create a folder and take its lock; None if another run has it, or if it has any content."""
     while True:
         with suppress(FileExistsError):
@@ -150,7 +150,7 @@ def _new_lock(folder: Path, name: str) -> Lock | None:
         try:
             if not _is_own(folder) or not _is_unused(folder):
                 return None
-            lock = Lock(folder / _LOCK, name)
+            lock = Lock(folder / _LOCK)
             if _is_unused(folder):
                 return lock
             lock.close()
@@ -158,6 +158,10 @@ def _new_lock(folder: Path, name: str) -> Lock | None:
             return None
         except FileNotFoundError:
             continue  # another command has just removed it
+        except OSError as error:  # a full disk
+            with suppress(OSError):
+                folder.rmdir()
+            raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
 def _is_unused(folder: Path) -> bool:

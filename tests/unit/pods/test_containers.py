@@ -165,7 +165,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
         ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
         ("volumeMounts: [{name: v}]", "a mount needs a path"),
-        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, pvc, odd'),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, zero, pvc, odd'),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.engine.support.kernel import mount, unmount
 from nri.errors import NriError
 from nri.files import Lock
 from nri.host.cgroups import detect
@@ -181,6 +183,22 @@ def test_folders_of_runs_that_were_killed_are_removed_by_the_next_run_whatever_t
     (tmp_path / "u1/volumes/data").mkdir()
     with folder.create(tmp_path / "u2", "shop/db", ""):
         assert [path.name for path in tmp_path.iterdir()] == ["u2"]
+
+
+def test_a_full_disk_leaves_no_folder_wherever_the_creation_fails(tmp_path: Path) -> None:
+    need_root()
+    (tmp_path / "pods").mkdir(0o750)
+    for inodes in range(2, 12):
+        mount("tmpfs", tmp_path / "pods", "tmpfs", data=f"nr_inodes={inodes},mode=0750")
+        try:
+            with folder.create(tmp_path / "pods/u1", "shop/web", ""):
+                return
+        except OSError as error:
+            assert (error.errno, error.filename) == (errno.ENOSPC, str(tmp_path / "pods/u1"))
+            assert [*(tmp_path / "pods").iterdir()] == [], inodes
+        finally:
+            unmount(tmp_path / "pods", lazily=True)
+    pytest.fail("there was never enough room")
 
 
 def test_a_link_to_a_folder_is_not_the_folder_of_a_pod(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     import logging
     import signal
 
-    from nri.cli.support.webhook import Webhook
+    try:
+        from nri.cli.support.webhook import Webhook
+    except ModuleNotFoundError as error:
+        from nri.cli.support.daemon import needs_extra
+
+        needs_extra("nri resource-annotator", error, "resource-annotator")
     from nri.signals import Stop
 
     logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, format="%(levelname)s %(message)s")

@@ -10,6 +10,7 @@ refused eviction frees nothing: the next pod is asked, and the next round asks a
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
@@ -36,6 +37,8 @@ _MOST_SAMPLES: Final = 4096
 _ENDING_S: Final = 600.0
 #: Refused evictions of one round: each may take the timeout of a request to the API server.
 _MAX_REFUSALS: Final = 16
+#: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
+_MAX_REQUESTS_S: Final = 10.0
 
 
 class Evict(Strategy):
@@ -222,23 +225,24 @@ class _Requests:
     Attributes:
         accepted: uids of pods whose eviction is under way.
         refused: uids of pods that stay.
+        exhausted: whether a pod was not asked, because a round has a limited number of refusals and limited time.
     """
 
     def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
         self._round, self._reasons, self._passed_over = round_, reasons, passed_over
         self._pods = {pod.uid: pod for pod in round_.pods}
+        self._deadline = time.monotonic() + _MAX_REQUESTS_S
         self.accepted: set[str] = set()
         self.refused: set[str] = set()
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether this round has had as many refusals as a round may."""
-        return len(self.refused) >= _MAX_REFUSALS
+        self.exhausted = False
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
         """Request one eviction; return whether it was accepted."""
         uid = _uid(victim.pod)
-        if self.exhausted or uid in self._passed_over:
+        if uid in self._passed_over:
+            return False
+        self.exhausted |= len(self.refused) >= _MAX_REFUSALS or time.monotonic() > self._deadline
+        if self.exhausted:
             return False
         is_accepted = self._round.evict(self._pods[uid], feature.name, self._reasons[feature])
         (self.accepted if is_accepted else self.refused).add(uid)
