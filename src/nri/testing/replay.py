@@ -6,9 +6,11 @@
 
 Rules: the runtime begins with the pods and containers that the first plugin of the recording was given; events come one
 after the other, in the order in which they began. Of a recording by a runtime the merged replies are compared; of one
-by `nri run`, each plugin's answers with those of the plugin that has its index and name. An event whose values were
-replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is missing. Next:
-`nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the differences are.
+that a plugin made of itself (`nri run`, `nri agent`), its answers with those of the plugin that has its index and name,
+or its index. A runtime's recording notes which plugins take part; a plugin's recording has no such notes. An event
+whose values were replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is
+missing. Next: `nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the
+differences are.
 """
 
 from __future__ import annotations
@@ -34,14 +36,10 @@ __all__ = ["Outcome", "Replay"]
 #: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
 _BY_ITSELF: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
-#: Recordings of plugins by themselves: an error is as they raised it.
-_BY_PLUGINS: Final = ("nri run", "nri agent")
 _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
-#: Characters of a command that has made a recording.
-_LONGEST_COMMAND: Final = 64
 
 
 class Outcome(NamedTuple):
@@ -85,7 +83,7 @@ class Replay(FakeRuntime):
         self.trace = Trace(path)
         self.recorded: dict[str, None] = {}
         self.lost = 0
-        self._answers = _Answers()
+        self._answers, self._makers = _Answers(), _Makers()
         state = _first_state(Trace(path))
         super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
@@ -103,34 +101,39 @@ class Replay(FakeRuntime):
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
         """Run the events one after the other; with `real_time`, as far apart as they were."""
         began, first_ns = monotonic(), 0
-        makers: dict[int, str] = {}  # of each recording the command that made it
         for item in self.trace.items():
             if isinstance(item, Note):
-                if item.kind == "opened" and "command" in item.about:
-                    makers[item.recording] = item.about["command"][:_LONGEST_COMMAND]
+                self._makers.take_note(item)
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
                 continue
+            self._makers.take_event(item)
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            missed, by = _missed(item), makers.get(item.recording, "")
-            left_out = _OBSERVED if by == _OBSERVER else self._why_not(item)
+            missed, owner = _missed(item), self._makers.owner(item)
+            left_out = _OBSERVED if self._makers.is_observer(item) else self._why_not(item, owner)
             if left_out:
                 yield Outcome(item, left_out, (), missed)
                 continue
             if real_time:
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
-            found = self._run(item, itself=by in _BY_PLUGINS)
-            if found:
-                found += [*_without("recorded", missed), *_without("now", self._answers.missed)]
-            yield Outcome(item, "", tuple(found), missed)
+            lines = self._run(item, owner)
+            if lines:
+                lines += [*_without("recorded", missed), *_without("now", self._answers.missed)]
+            yield Outcome(item, "", tuple(lines), missed)
 
-    def _why_not(self, event: Event) -> str:
+    def _why_not(self, event: Event, owner: str | None) -> str:
         """Why an event cannot be run again; "" if it can."""
         if event.name != _BY_ITSELF:
-            return _why_not(event)
+            reason = _why_not(event)
+            if owner and not reason and self._counterpart(owner) is None:
+                index = owner.partition("-")[0]
+                return (
+                    f"{owner} recorded this by itself, and no plugin with its index is here: add it with index {index}"
+                )
+            return reason
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
@@ -154,7 +157,14 @@ class Replay(FakeRuntime):
             for each in sorted(before ^ now)
         ]
 
-    def _run(self, event: Event, *, itself: bool) -> list[str]:
+    def _counterpart(self, owner: str) -> str | None:
+        """The plugin of this runtime with the name of a recorded one, else with its index; None without one."""
+        index = owner.partition("-")[0]
+        labels = sorted(row.plugin for row in self.plugins)
+        return owner if owner in labels else next((each for each in labels if each.startswith(f"{index}-")), None)
+
+    def _run(self, event: Event, owner: str | None) -> list[str]:
+        """Run an event; `owner` is as `_Makers.owner` gives it. Returns what differs."""
         self._answers.clear()
         if event.name == _BY_ITSELF:
             return self._ask(event)
@@ -167,16 +177,52 @@ class Replay(FakeRuntime):
                 made.commit()
         except NriError as raised:
             error = raised
-        answered = [step for step in event.steps if step.reply is not None and step.event == event.name]
-        # A runtime takes or refuses every answer but a validator's. Who does neither is a plugin that recorded itself.
-        own = next((step for step in answered if not step.merged and step.refused is None), None)
-        if own is not None and error is None:
-            return list(_differences(event, own.reply or b"", self._answers.of(own.plugin)))
         recorded = "" if event.error is None else event.error.text
         now = "" if error is None else str(error)
-        if recorded != now and not (itself and recorded and now.endswith(recorded)):
+        as_raised = owner is not None and recorded and now.endswith(recorded)  # a runtime says which plugin it was
+        if recorded != now and not as_raised:
             return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
-        return list(_differences(event, event.reply, self._answers.merged))
+        if owner is None:
+            return list(_differences(event, event.reply, self._answers.merged))
+        counterpart = self._counterpart(owner) if owner else None
+        if counterpart is None or error is not None:
+            return []  # no answer to compare
+        return list(_differences(event, event.reply, self._answers.of(counterpart)))
+
+
+class _Makers:
+    """Who made each recording: a runtime, whose notes say which plugins take part, or a plugin of itself."""
+
+    def __init__(self) -> None:
+        self._runtimes: set[int] = set()
+        self._observers: set[int] = set()
+        self._owners: dict[int, str] = {}
+
+    def take_note(self, note: Note) -> None:
+        """Learn from a note; `opened` has the command that made the recording, if one did."""
+        if note.kind == "plugin":
+            self._runtimes.add(note.recording)
+        elif note.about.get("command") == _OBSERVER:
+            self._observers.add(note.recording)
+
+    def take_event(self, event: Event) -> None:
+        """Learn from an event: a runtime alone merges answers, and one plugin's recording has no other plugin in it."""
+        if any(step.merged or step.refused is not None for step in event.steps):
+            self._runtimes.add(event.recording)
+        if event.steps:
+            plugin = event.steps[0].plugin
+            if self._owners.setdefault(event.recording, plugin) != plugin:
+                self._owners[event.recording] = ""
+
+    def is_observer(self, event: Event) -> bool:
+        """Whether the event was recorded by `nri record`."""
+        return event.recording in self._observers
+
+    def owner(self, event: Event) -> str | None:
+        """The plugin that recorded an event of itself, "" if that is not known; None if a runtime recorded it."""
+        if event.recording in self._runtimes:
+            return None
+        return event.steps[0].plugin if event.steps else self._owners.get(event.recording, "")
 
 
 def _missed(event: Event) -> dict[str, str]:
@@ -202,8 +248,8 @@ class _Answers:
         self.merged = b""
 
     def of(self, plugin: str) -> bytes:
-        """The answer of a plugin, or, if none of that name takes part, of the first that has one."""
-        return self._answered.get(plugin, next(iter(self._answered.values()), b""))
+        """The answer of a plugin; empty if it gave none."""
+        return self._answered.get(plugin, b"")
 
     def clear(self) -> None:
         """Forget the last event."""

@@ -77,12 +77,11 @@ def _chosen(found: Trace, chosen: set[tuple[int, int]]) -> Iterator[t.Record]:
     for record, recording in found.records():
         if record.kind == t.OPENED:
             told = recording
-        elif record.serial:
-            if (recording, record.serial) not in chosen:
-                continue
-            if recording != told:
-                told = recording
-                yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
+        elif record.serial and (recording, record.serial) not in chosen:
+            continue
+        elif recording != told:
+            told = recording
+            yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
         yield record
 
 

@@ -94,6 +94,17 @@ def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_
     assert [(event.recording, event.serial, event.whole) for event in again.events()] == [(2, 2, True)]
 
 
+def test_a_note_on_a_plugin_stays_with_its_recording(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    with Recorder(traces) as one, Recorder(traces) as two:
+        one.event_begins("StopContainer", 1, b"")
+        two.event_begins("StopContainer", 1, b"")
+        one.plugin_changed("10-a", "active", {})
+        two.event_ends("StopContainer", 1, b"", None, 0.1)
+    part = part_of(traces, tmp_path, {(2, 1)})
+    assert [note.recording for note in part.items() if isinstance(note, Note) and note.kind == "plugin"] == [1]
+
+
 def test_times_stand_in_the_heads_of_blocks_so_that_a_part_is_found_by_time(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda _: True, 0, ALWAYS))
     times = [record.time_ns for record, _ in part.records()]
