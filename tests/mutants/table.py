@@ -50,11 +50,11 @@ MUTANTS = (
            "unit/engine/state/test_store.py"),
     # Recordings and captures of others
     Mutant("trace/blocks.py", "if _is_header(head) or (last", "if True or (last", "unit/trace/test_blocks.py"),
-    Mutant("trace/history.py", "and self._held <= _MOST_HELD", "", "unit/trace/test_history.py"),
+    Mutant("trace/history.py", "and self._held_bytes <= self._allowance.held_bytes", "", "unit/trace/test_history.py"),
     Mutant("trace/history.py", "if message > blocks.MOST_MESSAGE:", "if False:",
            "unit/trace/test_history.py"),
     Mutant("trace/catalog.py", "if depth >= _DEEPEST:", "if False:", "unit/trace/test_catalog.py"),
-    Mutant("trace/predict.py", "if self._room <= 0 or", "if False or", "unit/trace/test_predict.py"),
+    Mutant("trace/predict.py", "full = self._room <= 0 or", "full =", "unit/trace/test_predict.py"),
     Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
            "unit/trace/test_recorder.py"),
     Mutant("trace/recorder.py", "_MOST_STEPS or self._held_bytes > _MOST_BYTES", "_MOST_STEPS",

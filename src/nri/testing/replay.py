@@ -23,7 +23,8 @@ from nri.api import messages as m
 from nri.api.events import BY_RPC
 from nri.errors import LATE, ConnectionClosed, NriError, ProtocolError, RpcError
 from nri.testing.runtime import FakeRuntime
-from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
+from nri.text import count
+from nri.trace.history import VALIDATE, Event, Note, Trace
 
 if TYPE_CHECKING:
     import os
@@ -40,6 +41,12 @@ _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
+#: Bytes of the pods and containers that are kept, besides twice those of the recording: about what one takes, and what
+#: it takes for each byte of its message.
+_STATE_BYTES, _OBJECT_BYTES, _BYTES_PER_BYTE = 14 << 20, 2000, 3
+#: Differences of one event that are told, and characters of a line.
+_MAX_LINES, _MAX_LINE = 100, 4096
+_NO_ROOM: Final = "the recording has more pods and containers at the same time than are kept: cut a part of it"
 
 
 class Outcome(NamedTuple):
@@ -84,7 +91,10 @@ class Replay(FakeRuntime):
         self.recorded: dict[str, None] = {}
         self.lost = 0
         self._answers, self._makers = _Answers(), _Makers()
-        state = _first_state(Trace(path))
+        self._room = _STATE_BYTES + 2 * self.trace.size_bytes
+        self._sizes: dict[str, int] = {}  # of pods and containers that events have made
+        state = _first_state(self.trace, self._room)
+        self._room -= _state_bytes(state)
         super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
@@ -122,6 +132,7 @@ class Replay(FakeRuntime):
             lines = self._run(item, owner)
             if lines:
                 lines += [*_without("recorded", missed), *_without("now", self._answers.missed)]
+            self._forget_gone(item)
             yield Outcome(item, "", tuple(lines), missed)
 
     def _why_not(self, event: Event, owner: str | None) -> str:
@@ -130,15 +141,33 @@ class Replay(FakeRuntime):
             reason = _why_not(event)
             if owner and not reason and self._counterpart(owner) is None:
                 index = owner.partition("-")[0]
-                return (
-                    f"{owner} recorded this by itself, and no plugin with its index is here: add it with index {index}"
-                )
-            return reason
+                step = f"add it with index {index}"
+                return f"{owner} recorded this by itself, and no plugin with its index is here: {step}"
+            return reason or ("" if self._has_room(event) else _NO_ROOM)
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
             return f"{event.steps[0].plugin} asked for it by itself, and is not attached here, or is a separate program"
         return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
+
+    def _has_room(self, event: Event) -> bool:
+        """Whether what an event makes can be kept; it is counted then."""
+        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and message.id not in there and message.id not in self._sizes:
+                size = _OBJECT_BYTES + _BYTES_PER_BYTE * message.ByteSize()
+                if size > self._room:
+                    return False
+                self._sizes[message.id] = size
+                self._room -= size
+        return True
+
+    def _forget_gone(self, event: Event) -> None:
+        """Give back the room of what an event has removed, and forget what plugins have asked for so far."""
+        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and message.id not in there:
+                self._room += self._sizes.pop(message.id, 0)
+        self.updates.clear()
+        self.evictions.clear()
 
     def _ask(self, event: Event) -> list[str]:
         """Have a plugin ask for what it asked for by itself."""
@@ -150,11 +179,11 @@ class Replay(FakeRuntime):
             error = raised.message if isinstance(raised, RpcError) else str(raised)
         if recorded != error:
             return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
-        reply = parsed(event.name, event.reply, reply=True)
+        reply = event.parse(event.name, event.reply, reply=True)
         before = {each.container_id for each in reply.failed} if reply is not None else set()
         return [
-            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"
-            for each in sorted(before ^ now)
+            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"[:_MAX_LINE]
+            for each in sorted(before ^ now)[:_MAX_LINES]
         ]
 
     def _counterpart(self, owner: str) -> str | None:
@@ -292,19 +321,32 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _first_state(found: Trace) -> m.SynchronizeRequest:
+def _first_state(trace: Trace, most_bytes: int) -> m.SynchronizeRequest:
     """The state that the first plugin was given before the first event, put together of its parts."""
-    state, plugin = m.SynchronizeRequest(), None
-    for event in found.events():
+    state: m.SynchronizeRequest = m.SynchronizeRequest()
+    plugin = None
+    for event in trace.events():
         if event.name in BY_RPC or event.name == _BY_ITSELF:
             break
         asked = event.steps[0].plugin if event.steps else ""
         if event.name == "Synchronize" and event.whole and event.message is not None and plugin in (None, asked):
             plugin = asked
-            state.MergeFrom(event.message)
-            if not event.message.more:
+            if _state_bytes(state) + _state_bytes(event.message) > most_bytes:
+                event.leave_out("part of the first state")
+                break
+            more = event.message.more
+            if state.pods or state.containers:
+                state.MergeFrom(event.message)
+            else:
+                state = event.message  # not copied: it may have megabytes
+            if not more:
                 break
     return state
+
+
+def _state_bytes(state: m.SynchronizeRequest) -> int:
+    """About how many bytes the pods and containers of a state take."""
+    return _OBJECT_BYTES * (len(state.pods) + len(state.containers)) + _BYTES_PER_BYTE * state.ByteSize()
 
 
 def _why_not(event: Event) -> str:
@@ -322,7 +364,7 @@ def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
     """The differences of two replies, in words."""
     if recorded == now:
         return
-    before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
+    before, after = event.parse(event.name, recorded, reply=True), event.parse(event.name, now, reply=True)
     if before == after:
         return
     if before is None or after is None:
@@ -330,8 +372,10 @@ def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
         return
     old, new = _asked_for(before, event), _asked_for(after, event)
     differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-    for key in differing:
-        yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"
+    for key in differing[:_MAX_LINES]:
+        yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"[:_MAX_LINE]
+    if len(differing) > _MAX_LINES:
+        yield f"and {count(len(differing) - _MAX_LINES, 'further difference')}"
     if not differing:
         yield "the same entries, in another order or with values that the container has already"
 
