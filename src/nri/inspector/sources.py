@@ -44,7 +44,7 @@ _PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Nanoseconds that are read before a place, for events that began there, and behind an event, for its end.
 _EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
 #: Steps of one event, and of all events of one answer.
-_MAX_STEPS, _MAX_ANSWER_STEPS = 256, 5000
+_MAX_STEPS, _MAX_ANSWER_STEPS = 256, 2000
 #: Bytes of the events of a snapshot, and of its chains of changes.
 _SNAPSHOT_BYTES, _SNAPSHOT_BYTES_OF_RUNTIME = 2 << 20, 64 << 20
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
