@@ -46,6 +46,8 @@ _MOST_PLUGINS: Final = 256
 _STATE_BYTES, _OBJECT_BYTES, _BYTES_PER_BYTE = 14 << 20, 2000, 3
 #: Differences of one event that are told, and characters of a line.
 _MAX_LINES, _MAX_LINE = 100, 4096
+_LONGEST_ID: Final = 256
+_LONG_ID: Final = f"the id of its pod or container has more than {_LONGEST_ID} characters"
 _NO_ROOM: Final = "the recording has more pods and containers at the same time than are kept: cut a part of it"
 
 
@@ -143,23 +145,25 @@ class Replay(FakeRuntime):
                 index = owner.partition("-")[0]
                 step = f"add it with index {index}"
                 return f"{owner} recorded this by itself, and no plugin with its index is here: {step}"
-            return reason or ("" if self._has_room(event) else _NO_ROOM)
+            return reason or self._no_room(event)
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
             return f"{event.steps[0].plugin} asked for it by itself, and is not attached here, or is a separate program"
         return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
 
-    def _has_room(self, event: Event) -> bool:
-        """Whether what an event makes can be kept; it is counted then."""
+    def _no_room(self, event: Event) -> str:
+        """Why what an event makes cannot be kept; "" if it can, and it is counted then."""
         for message, there in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and len(message.id) > _LONGEST_ID:
+                return _LONG_ID
             if message is not None and message.id not in there and message.id not in self._sizes:
                 size = _OBJECT_BYTES + _BYTES_PER_BYTE * message.ByteSize()
                 if size > self._room:
-                    return False
+                    return _NO_ROOM
                 self._sizes[message.id] = size
                 self._room -= size
-        return True
+        return ""
 
     def _forget_gone(self, event: Event) -> None:
         """Give back the room of what an event has removed, and forget what plugins have asked for so far."""

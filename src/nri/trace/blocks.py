@@ -227,7 +227,7 @@ def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
                 yield value
                 value = None
             elif number == 1:
-                yield data[start:end]
+                yield data[start:end] if end - start <= longest else None
             else:
                 others += 1
                 if others > _MAX_OTHERS:

@@ -26,8 +26,8 @@ _MOST_EVENTS, _MOST_CREATIONS = 10_000, 2000
 #: Bytes of all histories, besides as many as the recording has.
 _MAX_BYTES: Final = 4 << 20
 #: Values in the answers for one container, for one more this many bytes of the recording, and containers that are
-#: counted: a change takes a thousand bytes when it is explained.
-_VALUES, _BYTES_PER_VALUE, _MOST_COUNTED = 8000, 400, 4096
+#: counted. A change has about three of them and takes a thousand bytes when it is explained.
+_VALUES, _BYTES_PER_VALUE, _MOST_COUNTED = 20_000, 400, 4096
 #: Characters of a container's id, and containers that a word fits.
 _LONGEST_ID, _MOST_FITTING = 256, 1000
 #: What a runtime tells next of a container that it could not create, and what is said of one then.

@@ -332,3 +332,46 @@ def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[st
     with pytest.raises(Unanswered, match="no tables"):
         odd.containers()
     assert odd.container("x") is None
+
+
+def test_notes_and_plugins_of_a_recording_are_bounded(tmp_path: Path) -> None:
+    records = [t.Record(kind=t.PLUGIN, time_ns=1, plugin=f"10-p{n}", event="gone") for n in range(300)]
+    at = {"serial": 1, "event": "StopContainer", "time_ns": 1}
+    records += [t.Record(kind=t.ANSWERED, plugin=f"10-q{n}", **at) for n in range(1100)]
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 1))
+    source = Recording(str(path))
+    source.read()
+    overview = source.overview()
+    assert (len(overview["notes"]), len(overview["plugins"])) == (200, 1000)
+    (row,) = source.events()["rows"]
+    assert (len(row["steps"]), row["more_steps"]) == (256, 1100 - 256)
+
+
+def test_a_search_ends_after_a_moment_and_says_where_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = written(tmp_path, *range(1000, 1010))
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.3
+        return now[0]
+
+    monkeypatch.setattr("nri.inspector.sources.monotonic", clock)
+    answer = source.events("", "nothing has this text")
+    assert (answer["rows"], answer["more"], answer["looked_at"]) == ([], True, 4)
+    assert source.events(answer["next"], "nothing has this text")["looked_at"] > 0
+
+
+def test_a_page_of_events_with_many_steps_ends_early(tmp_path: Path) -> None:
+    records = []
+    for serial in range(1, 21):
+        at = {"serial": serial, "event": "StopContainer", "time_ns": serial}
+        records += [t.Record(kind=t.BEGINS, **at)]
+        records += [t.Record(kind=t.ANSWERED, plugin=f"10-q{n}", **at) for n in range(250)]
+        records += [t.Record(kind=t.ENDS, **at)]
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 20))
+    answer = Recording(str(path)).events()
+    assert (len(answer["rows"]), answer["more"]) == (9, True)

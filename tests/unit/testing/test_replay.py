@@ -556,3 +556,33 @@ def test_an_answer_with_nothing_that_a_plugin_recorded_of_itself_is_an_answer(tm
     with Replay(folder) as again:
         again.add(Shares("A", "1"), "10", "p1").add(Labels(), "20", "p2")
         assert again.differences() == ['CreateContainer shop/web/main: Env A: recorded nothing; now "1"']
+
+
+def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for number in range(300):
+            recorder.plugin_changed(f"10-p{number}", "gone", {})
+    with Replay(tmp_path) as again:
+        again.differences()
+        assert len(again.recorded) == 256
+
+
+def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.testing.replay._OBJECT_BYTES", 3000)
+    monkeypatch.setattr("nri.testing.replay._BYTES_PER_BYTE", 0)
+    pod = make_pod(id="p1", name="web", namespace="shop")
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.run_pod_sandbox(pod)
+        for ident in ("c1", "c2", "c3", "c" * 257):
+            container = make_container(id=ident, name=ident[:2], pod=pod)
+            runtime.start_container(pod, container)
+            if ident == "c1":
+                runtime.remove_container(pod, container)
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    monkeypatch.setattr("nri.testing.replay._STATE_BYTES", 7000 - 2 * size)
+    with Replay(tmp_path) as again:
+        left_out = [outcome.left_out.partition(":")[0] for outcome in again.outcomes()]
+    full = "the recording has more pods and containers at the same time than are kept"
+    assert left_out == ["", "", "", "", full, "the id of its pod or container has more than 256 characters"]

@@ -42,8 +42,8 @@ class Asked:
 def waiting(runtime: FakeRuntime, ask: Callable[[], Any], timeout_s: float) -> Iterator[Peer]:
     """Four events that wait for the one plugin that there is, and are let go at the end.
 
-    The timeout counts from then on. While they wait, it is long: an event that waits for two timeouts loses its turn, and
-    a busy machine may take as long as that to start four threads.
+    The timeout counts from then on. While they wait, it is long: an event that waits for two timeouts loses its turn,
+    and a busy machine may take as long as that to start four threads.
     """
     runtime.timeout(60)
     (peer,) = parts_of(runtime.adaptation).chain.peers
