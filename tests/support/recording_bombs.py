@@ -166,7 +166,7 @@ BOMBS: dict[str, Callable[[], Iterable[bytes]]] = {
     ),
     "empty variables": lambda: _blocks(_creation(n, bytes_field(8, b"") * 1_900_000) for n in range(6)),
     "numbers in a row": lambda: _blocks(
-        _creation(n, bytes_field(13, bytes_field(3, b"\x01" * 3_000_000))) for n in range(6)
+        _creation(n, bytes_field(21, bytes_field(3, b"\x01" * 3_000_000))) for n in range(6)
     ),
     "short requests": lambda: _blocks(_creation(n, bytes_field(8, b"") * 2000) for n in range(5000)),
     "events of one key": lambda: _blocks(
