@@ -181,15 +181,16 @@ class Drift:
     def look(self, values: Iterable[DesiredValue]) -> list[Change]:
         """Look at all these values; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
-        rows = list(dict.fromkeys(values))
-        self.left_out, self.unread = max(0, len(rows) - MOST_VALUES), 0
+        unique = list(dict.fromkeys(values))
+        rows = unique[:MOST_VALUES]
+        self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}
-        for desired in rows[:MOST_VALUES]:
+        for desired in rows:
             rivals.setdefault((desired.cgroup, desired.name), []).append(desired)
         before, self._known = self._known, {}
         found = [
             change
-            for desired in rows[:MOST_VALUES]
+            for desired in rows
             if (change := self._one(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
         for key in [key for key in self._now if key not in self._known]:

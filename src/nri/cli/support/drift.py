@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.trace.drift import Change, DesiredValue
 
-#: The plugin's place: behind all others, to see what they made of a container.
-INDEX: Final = "99"
 PAST: Final = "not known"
 
 
@@ -33,7 +31,7 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
     """
     from nri.agent.settings import AgentSettings
     from nri.api.messages import ContainerState
-    from nri.api.naming import DEFAULT_SOCKET
+    from nri.api.naming import DEFAULT_SOCKET, OBSERVER_INDEX
     from nri.cli.support.joined import joined
     from nri.engine.process.dry import FIRST_PID
     from nri.errors import NriError
@@ -45,7 +43,7 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
     timeout_s = settings.timeout_s or 5.0
     joins, socket = True, settings.socket_path or DEFAULT_SOCKET
     try:
-        stack.enter_context(joined(plugin, socket, INDEX, timeout_s))
+        stack.enter_context(joined(plugin, socket, OBSERVER_INDEX, timeout_s))
     except NriError:
         if not agent or settings.socket_path:
             raise

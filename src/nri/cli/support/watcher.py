@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from nri.api.events import EVENTS, EventMask
+from nri.api.naming import OBSERVER_INDEX, observer_names
 from nri.cli.output import Painted, padded
-from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
-from nri.stream import connect_unix
+from nri.cli.support.joined import joined
 from nri.stub.plugin import Plugin
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
-from nri.stub.session.session import Session
 from nri.stub.session.subscription import known_to
 from nri.text import count, escape
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from nri.cli.output import Output
 
-#: Behind all others, to see what they made of a container.
-INDEX = "99"
 #: Events that may wait for the printer; what comes on top is counted and dropped.
 MOST_WAITING = 10_000
 
@@ -85,45 +82,25 @@ for _spec in EVENTS:
         setattr(Follower, _spec.method, _handler(_spec.rpc, _spec.kind))
 
 
-def name_of_us() -> str:
-    """Return a name of its own for each process: two people may watch one node."""
-    return f"nri-events-{os.getpid()}"
-
-
 def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
     """Return the runtime's pods and containers.
 
     Raises:
         RuntimeUnavailable, DeadlineExceeded, ConnectionClosed, RegistrationError.
     """
-    try:
-        sock = connect_unix(socket)
-    except OSError as error:
-        raise RuntimeUnavailable(socket, (error.strerror or str(error)).lower()) from None
     plugin = Snapshot()
-    done, late = threading.Event(), threading.Event()
+    with joined(plugin, socket, OBSERVER_INDEX, timeout_s):
+        return plugin.pods, plugin.containers
 
-    def ready() -> None:
-        done.set()
-        session.stop()
 
-    def give_up() -> None:
-        late.set()
-        session.stop()
-
-    session = Session(plugin, sock, index=INDEX, name=name_of_us(), registration_timeout_s=timeout_s, on_ready=ready)
-    bound = threading.Timer(timeout_s, give_up)
-    bound.daemon = True
-    bound.start()
-    try:
-        reason = session.run()
-    except ConnectionClosed as error:
-        reason = error.reason
-    finally:
-        bound.cancel()
-    if not done.is_set():
-        raise DeadlineExceeded(f"the state at {socket}") if late.is_set() else ConnectionClosed(f"{socket}: {reason}")
-    return plugin.pods, plugin.containers
+def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float, *, quiet: bool) -> Options:
+    """The options of a program that watches a runtime: `kind` is its name, such as "nri-events"."""
+    options = Options()
+    options.socket, options.index, options.events = socket, OBSERVER_INDEX, events
+    options.name, *options.spare_names = observer_names(kind)
+    options.no_wait, options.registration_timeout_s = True, timeout_s
+    options.log_level = "error" if quiet else "warning"
+    return options
 
 
 def follow(socket: str, mask: EventMask, named: EventMask, out: Output, timeout_s: float) -> int:
@@ -142,10 +119,7 @@ def follow(socket: str, mask: EventMask, named: EventMask, out: Output, timeout_
             lost[0] += 1
 
     plugin = Follower(show, named)
-    options = Options()
-    options.socket, options.index, options.name, options.events = socket, INDEX, name_of_us(), mask
-    options.no_wait, options.registration_timeout_s = True, timeout_s
-    options.log_level = "error" if out.quiet else "warning"
+    options = observer_options("nri-events", socket, mask, timeout_s, quiet=out.quiet)
     printer = threading.Thread(target=print_all, args=(waiting, lost, out), daemon=True)
     printer.start()
     code = Program(plugin, options).run()

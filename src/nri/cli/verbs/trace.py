@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +19,14 @@ from nri.text import count
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Step, Trace
+    from nri.trace.message_json import MessageJson
     from nri.trace.pb import api_pb2 as t
 
 _POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
+#: Bytes of the rows of a table, besides as many as the recording has; a row takes some more than its texts.
+_MAX_TABLE_BYTES, _ROW_BYTES = 4 << 20, 800
+#: Characters of a row's text, and plugins in it.
+_MAX_TEXT, _MAX_ROW_PLUGINS = 1000, 64
 #: Later than every time of a recording.
 _ALWAYS = 1 << 64
 _SHOWN = [
@@ -72,18 +78,23 @@ def show(settings: Settings, path: str, last: int) -> int:
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    rows: deque[dict[str, Any]] = deque(maxlen=last)
-    events = 0
+    rows: deque[dict[str, str]] = deque()
+    events = row_bytes = 0
+    most_bytes = _MAX_TABLE_BYTES + found.size_bytes
     for event in out.counted(found.events(), "event"):
         events += 1
-        if out.human:
-            rows.append(_row(event))
-        else:
+        if not out.human:
             out.stream(_document(event))
+            continue
+        rows.append(_row(event))
+        row_bytes += _row_bytes(rows[-1])
+        while len(rows) > last or row_bytes > most_bytes:
+            row_bytes -= _row_bytes(rows.popleft())
     if out.human:
         out.table(_SHOWN, rows)
-        if events > last:
-            out.note(f"the last {last} of {count(events, 'event')}: --last N shows more, -o json all")
+        if events > len(rows):
+            more = "--last N shows more, " if len(rows) == last else ""
+            out.note(f"the last {len(rows)} of {count(events, 'event')}: {more}-o json all")
     return _end(out, found)
 
 
@@ -103,7 +114,7 @@ def stat(settings: Settings, path: str) -> int:
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    sums = AllCallStats()
+    sums = AllCallStats(found.size_bytes)
     for event in out.counted(found.events(), "event"):
         for step in event.steps:
             ended = step.reply is not None or step.error is not None
@@ -112,6 +123,8 @@ def stat(settings: Settings, path: str) -> int:
     out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
     if sums.left:
         out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_STATS} rows are shown")
+    if sums.room.left_out:
+        out.note(f"the durations of {count(sums.room.left_out, 'call')} are not in the percentiles: they are too many")
     return _end(out, found)
 
 
@@ -130,8 +143,8 @@ def stat(settings: Settings, path: str) -> int:
 def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
     """Write events to standard output in a format that tools for tracing read, with names and times, without values.
 
-    chrome: one JSON document, as chrome://tracing and Perfetto open it. otlp: OpenTelemetry's spans in JSON, a hundred
-    events a line.
+    chrome: one JSON document, as chrome://tracing and Perfetto open it. otlp: OpenTelemetry's spans in JSON, some
+    hundreds a line.
     """
     from nri.trace.export import FORMATS
     from nri.trace.history import Trace
@@ -232,24 +245,42 @@ def _row(event: Event) -> dict[str, str]:
     return {
         "time": _time(event.began_ns),
         "event": event.name,
-        "subject": event.subject,
+        "subject": event.subject[:_MAX_TEXT],
         "ms": f"{event.duration_ns / 1e6:.3f}",
-        "plugins": " ".join(f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps),
-        "outcome": _outcome(event),
+        "plugins": _plugins(event)[:_MAX_TEXT],
+        "outcome": _outcome(event)[:_MAX_TEXT],
     }
+
+
+def _row_bytes(row: dict[str, str]) -> int:
+    """About how many bytes a row takes."""
+    return _ROW_BYTES + sum(len(text) * (1 if text.isascii() else 4) for text in row.values())
+
+
+def _plugins(event: Event) -> str:
+    """The plugins that were asked, with their milliseconds."""
+    texts = [f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps[:_MAX_ROW_PLUGINS]]
+    return " ".join(texts + [f"and {len(event.steps) - len(texts)} more"] * (len(event.steps) > len(texts)))
 
 
 def _outcome(event: Event) -> str:
     """How an event ended; the errors of plugins where it went on without them."""
     if event.error is not None:
         return event.error.text
-    wrong = [(step.plugin, step.error or step.refused) for step in event.steps]
-    missed = [f"{plugin}: {error.text}" for plugin, error in wrong if error is not None]
+    wrong = ((step.plugin, step.error or step.refused) for step in event.steps)
+    missed = list(islice((f"{plugin}: {error.text}" for plugin, error in wrong if error is not None), _MAX_ROW_PLUGINS))
     return "; ".join(missed) or ("ok" if event.whole else "a part is missing")
 
 
 def _document(event: Event) -> dict[str, Any]:
-    """An event as JSON, with all that was kept of it."""
+    """An event as JSON, with all that was kept of it, as far as there is room in one document."""
+    from nri.trace.message_json import MAX_STEPS, MessageJson
+
+    messages = MessageJson(event)
+    request = messages.table(event.name, event.request, reply=False)
+    steps = [_step(step, messages) for step in event.steps[:MAX_STEPS]]
+    if len(event.steps) > MAX_STEPS:
+        event.leave_out("step")
     return {
         "time": _time(event.began_ns),
         "event": event.name,
@@ -258,39 +289,30 @@ def _document(event: Event) -> dict[str, Any]:
         "duration_ms": event.duration_ns / 1e6,
         "whole": event.whole,
         "redacted": event.redacted,
-        "request": _message(event.name, event.request, reply=False),
-        "plugins": [_step(step) for step in event.steps],
-        "reply": _message(event.name, event.reply, reply=True),
-        "error": _error(event.error),
+        "request": request,
+        "plugins": steps,
+        "reply": messages.table(event.name, event.reply, reply=True),
+        "error": _error(event.error, messages),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step, messages: MessageJson) -> dict[str, Any]:
     return {
         "plugin": step.plugin,
         "event": step.event,
         "duration_ms": step.duration_ns / 1e6,
-        "request": _message(step.event, step.request, reply=False),
-        "reply": None if step.reply is None else _message(step.event, step.reply, reply=True),
+        "request": messages.table(step.event, step.request, reply=False),
+        "reply": None if step.reply is None else messages.table(step.event, step.reply, reply=True),
         "merged": step.merged,
-        "error": _error(step.error),
-        "refused": _error(step.refused),
+        "error": _error(step.error, messages),
+        "refused": _error(step.refused, messages),
     }
 
 
-def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
-    """A message as JSON; only its length if this version cannot read it."""
-    from nri.trace.catalog import to_json
-    from nri.trace.history import parsed
-
-    message = parsed(event, data, reply=reply)
-    return {"unreadable_bytes": len(data)} if message is None else to_json(message)
-
-
-def _error(error: t.Error | None) -> dict[str, Any] | None:
+def _error(error: t.Error | None, messages: MessageJson) -> dict[str, Any] | None:
     if error is None:
         return None
-    return {"kind": error.kind, "text": error.text, "code": error.code, "plugin": error.plugin}
+    return {"kind": error.kind, "text": messages.text(error.text), "code": error.code, "plugin": error.plugin}
 
 
 command = trace
