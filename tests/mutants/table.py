@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant("trace/changes.py", "and len(self._answered) < _MOST_CREATIONS:", ":", "unit/trace/test_changes.py"),
     Mutant("trace/changes.py", "if values > left:", "if False:", "unit/trace/test_changes.py"),
     Mutant("trace/drift.py", "rows = unique[:MOST_VALUES]", "rows = unique", "unit/trace/test_drift.py"),
-    Mutant("trace/drift.py", "[*self.changes, *found][-_MOST_CHANGES:]", "[*self.changes, *found]",
+    Mutant("trace/drift.py", "[*self.changes, *found][-MAX_CHANGES:]", "[*self.changes, *found]",
            "unit/trace/test_drift.py"),
     Mutant("inspector/sources.py", "elif len(self._notes) < _MOST_NOTES and", "elif", "unit/inspector/test_sources.py"),
     Mutant("inspector/sources.py", "step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:", "True:",

@@ -41,6 +41,7 @@ class Connections:
         max_body_bytes: what the bodies of all requests may have together; those of one address may have two thirds.
 
     Attributes:
+        waiting: connections that wait for their turn, in order of arrival.
         on_room: called when a connection may have room that had none before.
     """
 
@@ -49,7 +50,7 @@ class Connections:
         self._present: dict[Connection, None] = {}
         self._lock = threading.Lock()
         self._turns = threading.Condition()
-        self._in_line: list[Connection] = []
+        self.waiting: list[Connection] = []
         self._is_taken = False
         self.on_room: Callable[[], None] = lambda: None
 
@@ -101,9 +102,9 @@ class Connections:
     def turn(self, connection: Connection) -> Iterator[None]:
         """Wait until no other connection is in this block; next is the first one of the address with fewest waiting."""
         with self._turns:
-            self._in_line.append(connection)
-            self._turns.wait_for(lambda: not self._is_taken and self._next_in_line() is connection)
-            self._in_line.remove(connection)
+            self.waiting.append(connection)
+            self._turns.wait_for(lambda: not self._is_taken and self._next_waiting() is connection)
+            self.waiting.remove(connection)
             self._is_taken = True
         try:
             yield
@@ -112,9 +113,9 @@ class Connections:
                 self._is_taken = False
                 self._turns.notify_all()
 
-    def _next_in_line(self) -> Connection:
-        lengths = Counter(other.address for other in self._in_line)
-        return min(self._in_line, key=lambda other: lengths[other.address])
+    def _next_waiting(self) -> Connection:
+        lengths = Counter(other.address for other in self.waiting)
+        return min(self.waiting, key=lambda other: lengths[other.address])
 
     def leave(self, connection: Connection) -> None:
         """Take a connection's place back, if it still has it."""

@@ -43,7 +43,7 @@ _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others
 _MOST_PLUGINS: Final = 256
 #: Bytes of the pods and containers that are kept, besides twice those of the recording: about what one takes, and what
 #: it takes for each byte of its message.
-_STATE_BYTES, _OBJECT_BYTES, _BYTES_PER_BYTE = 14 << 20, 2000, 3
+STATE_BYTES, OBJECT_BYTES, BYTES_PER_BYTE = 14 << 20, 2000, 3
 #: Differences of one event that are told, and characters of a line.
 _MAX_LINES, _MAX_LINE = 100, 4096
 _LONGEST_ID: Final = 256
@@ -93,7 +93,7 @@ class Replay(FakeRuntime):
         self.recorded: dict[str, None] = {}
         self.lost = 0
         self._answers, self._makers = _Answers(), _Makers()
-        self._room = _STATE_BYTES + 2 * self.trace.size_bytes
+        self._room = STATE_BYTES + 2 * self.trace.size_bytes
         self._sizes: dict[str, int] = {}  # of pods and containers that events have made
         state = _first_state(self.trace, self._room)
         self._room -= _state_bytes(state)
@@ -158,7 +158,7 @@ class Replay(FakeRuntime):
             if message is not None and len(message.id) > _LONGEST_ID:
                 return _LONG_ID
             if message is not None and message.id not in there and message.id not in self._sizes:
-                size = _OBJECT_BYTES + _BYTES_PER_BYTE * message.ByteSize()
+                size = OBJECT_BYTES + BYTES_PER_BYTE * message.ByteSize()
                 if size > self._room:
                     return _NO_ROOM
                 self._sizes[message.id] = size
@@ -350,7 +350,7 @@ def _first_state(trace: Trace, most_bytes: int) -> m.SynchronizeRequest:
 
 def _state_bytes(state: m.SynchronizeRequest) -> int:
     """About how many bytes the pods and containers of a state take."""
-    return _OBJECT_BYTES * (len(state.pods) + len(state.containers)) + _BYTES_PER_BYTE * state.ByteSize()
+    return OBJECT_BYTES * (len(state.pods) + len(state.containers)) + BYTES_PER_BYTE * state.ByteSize()
 
 
 def _why_not(event: Event) -> str:

@@ -36,7 +36,7 @@ __all__ = ["MOST_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "
 
 #: Values that are looked after, and changes that are remembered.
 MOST_VALUES: Final = 100_000
-_MOST_CHANGES: Final = 1000
+MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
 #: The content of a file that was never limited: the greatest number of whole pages.
@@ -196,7 +196,7 @@ class Drift:
         for key in [key for key in self._now if key not in self._known]:
             del self._now[key]
         self.count += len(found)
-        self.changes = [*self.changes, *found][-_MOST_CHANGES:]
+        self.changes = [*self.changes, *found][-MAX_CHANGES:]
         return found
 
     def _one(

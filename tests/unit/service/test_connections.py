@@ -103,7 +103,7 @@ def test_the_turn_goes_to_the_address_with_fewest_waiting(far_ends: list[socket.
     assert entered.wait(20)
     for number, address in enumerate("aaab", 1):
         threads.append(start(address))
-        wait_for(lambda number=number: len(places._in_line) == number, "the thread is in line")
+        wait_for(lambda number=number: len(places.waiting) == number, "the thread is in line")
     end.set()
     for thread in threads:
         thread.join(20)

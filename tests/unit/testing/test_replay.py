@@ -570,8 +570,8 @@ def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Pa
 def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.testing.replay._OBJECT_BYTES", 3000)
-    monkeypatch.setattr("nri.testing.replay._BYTES_PER_BYTE", 0)
+    monkeypatch.setattr("nri.testing.replay.OBJECT_BYTES", 3000)
+    monkeypatch.setattr("nri.testing.replay.BYTES_PER_BYTE", 0)
     pod = make_pod(id="p1", name="web", namespace="shop")
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.run_pod_sandbox(pod)
@@ -581,7 +581,7 @@ def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_lengt
             if ident == "c1":
                 runtime.remove_container(pod, container)
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    monkeypatch.setattr("nri.testing.replay._STATE_BYTES", 7000 - 2 * size)
+    monkeypatch.setattr("nri.testing.replay.STATE_BYTES", 7000 - 2 * size)
     with Replay(tmp_path) as again:
         left_out = [outcome.left_out.partition(":")[0] for outcome in again.outcomes()]
     full = "the recording has more pods and containers at the same time than are kept"

@@ -134,7 +134,7 @@ def test_values_beyond_a_number_are_counted_and_not_looked_at(
 
 
 def test_the_newest_changes_are_remembered(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.trace.drift._MOST_CHANGES", 3)
+    monkeypatch.setattr("nri.trace.drift.MAX_CHANGES", 3)
     drift = Drift(machine.hierarchies)
     for number in range(70, 76):
         machine.limit(number << 20)

@@ -81,7 +81,7 @@ class Webhook:
                 MAX_REQUESTS,
                 _max_silent(),
                 tls=self._current_context,
-                on_tls_error=_log_tls_error,
+                on_tls_error=log_tls_error,
             ),
         )
         self.port = self._server.port
@@ -168,7 +168,8 @@ def _refusal(status: int, reason: str) -> Answer:
     return json_answer({"error": reason}, status)
 
 
-def _log_tls_error(address: str, error: OSError) -> None:
+def log_tls_error(address: str, error: OSError) -> None:
+    """Log a failed TLS handshake with a client, and what to check if the client refused the certificate."""
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
         step = "is it for the service's name, and does the webhook's configuration have the caBundle that signed it?"
         _client_log.warning("%s refuses the certificate (%s): %s", address, error.reason, step)

@@ -287,7 +287,7 @@ def test_what_clients_cause_is_a_bounded_number_of_messages_and_the_next_minute_
     for second, count in ((60.0, 70), (120.0, 1)):
         monkeypatch.setattr(webhook, "time", SimpleNamespace(monotonic=lambda second=second: second))
         for _ in range(count):
-            webhook._log_tls_error("10.0.0.7", OSError("a reason"))
+            webhook.log_tls_error("10.0.0.7", OSError("a reason"))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == webhook.MAX_CLIENT_MESSAGES_PER_MINUTE + 1
     assert messages[-1].endswith("a reason (10 messages about clients were left out)")

@@ -38,7 +38,7 @@ _ENDING_S: Final = 600.0
 #: Refused evictions of one round: each may take the timeout of a request to the API server.
 _MAX_REFUSALS: Final = 16
 #: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
-_MAX_REQUESTS_S: Final = 10.0
+MAX_REQUESTS_S: Final = 10.0
 
 
 class Evict(Strategy):
@@ -231,7 +231,7 @@ class _Requests:
     def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
         self._round, self._reasons, self._passed_over = round_, reasons, passed_over
         self._pods = {pod.uid: pod for pod in round_.pods}
-        self._deadline = time.monotonic() + _MAX_REQUESTS_S
+        self._deadline = time.monotonic() + MAX_REQUESTS_S
         self.accepted: set[str] = set()
         self.refused: set[str] = set()
         self.exhausted = False

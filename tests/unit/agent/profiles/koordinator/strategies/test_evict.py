@@ -256,7 +256,7 @@ def test_slow_refusals_end_the_round_and_the_next_round_asks_the_other_pods(
     world.asked.refuses = "the API server did not answer in time"
     quick = world.asked.evict
     monkeypatch.setattr(world.asked, "evict", lambda *arguments: time.sleep(0.1) or quick(*arguments))
-    monkeypatch.setattr(strategy, "_MAX_REQUESTS_S", 0.05)
+    monkeypatch.setattr(strategy, "MAX_REQUESTS_S", 0.05)
     for number in range(1, 4):
         world.loop()
         assert world.asked.pods == [f"p{number}" for number in range(number)]
