@@ -24,8 +24,8 @@ from nri.adaptation import Adaptation, BuiltinPlugin, FieldOrder, OrderedUpdates
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.peers.builtin import BuiltinPeer
-from nri.adaptation.peers.fifo_lock import Ticket
 from nri.adaptation.peers.state import JOINED, Signal
+from nri.adaptation.peers.turns import Ticket
 from nri.adaptation.registration import sync_gate
 from nri.api import messages as m
 from nri.errors import NriError

@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from nri.adaptation.audit.answer_order import OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
-from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.containers.answer_order import OrderedUpdates
+from nri.adaptation.containers.update_result import UpdateResult
 from nri.adaptation.dispatch.dispatcher import Dispatcher
 from nri.adaptation.dispatch.event import EventContext
 from nri.adaptation.dispatch.invoker import Invoker

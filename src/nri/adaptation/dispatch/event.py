@@ -27,9 +27,9 @@ import marshal
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpdates, no_updates
 from nri.adaptation.audit.record import SILENT
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.containers.answer_order import EventOrder, FieldOrder, OrderedUpdates, no_updates
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.merge.side_updates import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from nri.adaptation.audit.answer_order import Numbers
-    from nri.adaptation.audit.inventory import Begun
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.restoration import Restoration
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.containers.answer_order import Numbers
+    from nri.adaptation.containers.inventory import Begun
+    from nri.adaptation.containers.restoration import Restoration
+    from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.merge.side_updates import Ignored
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy

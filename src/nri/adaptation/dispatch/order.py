@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from nri.adaptation.dispatch.event import Event
     from nri.adaptation.dispatch.invoker import Invoker, Sent
-    from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
     from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.peers.turns import FifoLock, Ticket
 
 __all__ = ["Place"]
 

@@ -32,8 +32,8 @@ from nri.ttrpc.link import REPLY_TIMEOUT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nri.adaptation.audit.inventory import Inventory
     from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.containers.inventory import Inventory
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
     from nri.adaptation.registration.admission import SharedState

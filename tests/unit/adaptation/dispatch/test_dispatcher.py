@@ -13,7 +13,7 @@ import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.peers.fifo_lock import FifoLock
+from nri.adaptation.peers.turns import FifoLock
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, PluginError
 from nri.metrics import Observer

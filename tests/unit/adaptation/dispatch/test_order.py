@@ -13,8 +13,8 @@ import nri
 from nri.adaptation import Adaptation
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.turns import FifoLock, Ticket
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginError, PluginTimeout, PluginUnavailable
 from nri.stub.session.service import PluginService

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Numbers
-from nri.adaptation.audit.inventory import KEPT_BYTES, Inventory, Presence
+from nri.adaptation.containers.inventory import KEPT_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 

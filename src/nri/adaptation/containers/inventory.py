@@ -25,9 +25,9 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.audit.answer_order import FieldOrder, Numbers, without
-from nri.adaptation.audit.restoration import Restoration
-from nri.adaptation.audit.update_result import field_names
+from nri.adaptation.containers.answer_order import FieldOrder, Numbers, without
+from nri.adaptation.containers.restoration import Restoration
+from nri.adaptation.containers.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
 from nri.api import messages as m

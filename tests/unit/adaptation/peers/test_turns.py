@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
+from nri.adaptation.peers.turns import FifoLock, Ticket
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded
 

@@ -15,7 +15,7 @@ update goes to the runtime with the numbers of its fields, and a runtime keeps t
                 order.note(result, numbers)
 
 Of two plugins on one field of a container, the later one in that order counts as well. Pure. Next:
-`nri.adaptation.audit.update_result`, whose names of fields these are.
+`nri.adaptation.containers.update_result`, whose names of fields these are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
+from nri.adaptation.containers.update_result import APPLIED, CLAMPED, field_names
 from nri.api import messages as m
 from nri.api.fields import ROWS
 from nri.wire import sole_field
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.merge.ledger import Ledger
 
 __all__ = [
