@@ -1,7 +1,7 @@
 """The way of one event, from the runtime's call to the last plugin's answer: one loop, from top to bottom.
 
     past the sync gate                      no plugin joins in the middle of an event
-    for each plugin, by index               `order`: one event at a time, in one order for all plugins
+    for each plugin, by index               `nri.adaptation.peers.turns`: one event at a time, in one order everywhere
         ask it, wait for its answer         `invoker`: its deadline, and what its failure means
         weigh a big answer                  `nri.adaptation.merge.limits`: too much is refused before any work is done
         on to the next one                  the plugin is free for the next event before the answer is merged
@@ -15,6 +15,7 @@ Thread-safe: everything of one event is on its caller's stack. Next: `nri.adapta
 from __future__ import annotations
 
 import logging
+from functools import partial
 from os import getpid
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -30,19 +31,21 @@ from nri.adaptation.dispatch.event import (
     UpdateEvent,
     UpdateReply,
 )
-from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MOST_ENTRIES
 from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.turns import Place
 from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
+from nri.adaptation.time_budget import check_deadline
 from nri.api.events import BY_METHOD, EventMask
-from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
+from nri.errors import LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.dispatch.invoker import Invoker, Sent
+    from nri.adaptation.dispatch.invoker import Invoker
     from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.peers.turns import Sent
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
     from nri.api import messages as m
@@ -211,17 +214,17 @@ class Dispatcher:
                 answered = event.answered if self._rules.validators_see_answerers else peers
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
-                    _look_at_clock(event, deadline)
+                    check_deadline(event.rpc, monotonic(), deadline)
                 if self._reporting.recorded:
                     event.tell_begin(self._reporting)
                 validate(self._invoker, asked, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
-        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
+        place = self._first_place(event, peers, deadline)
         try:
             for peer in peers:
-                sent = self._wait(place, event) if place.ticket is not None else None
+                sent = self._wait(place, peer, event, deadline) if place.ticket is not None else None
                 policy = _policy_of(peer, event, sent)
                 reply = None
                 if place.missed:
@@ -237,15 +240,24 @@ class Dispatcher:
                 if reply is not None and policy is not None:
                     event.add(peer, policy, reply)
                     if deadline is not None:
-                        _look_at_clock(event, deadline)
+                        check_deadline(event.rpc, monotonic(), deadline)
         finally:
             place.leave()
 
-    def _wait(self, place: Place, event: Event) -> Sent | None:
-        """Wait for the event's turn, which is also time to tell that it has begun."""
+    def _first_place(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> Place:
+        """Take a place in the queue of the first plugin."""
+        first = peers[0]
+        # The first plugin's request is encoded before anything is held: others need not wait for that.
+        if first.takes_bytes and first.event_policies[event.number] is not None:
+            event.request_bytes()
+        return Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
+
+    def _wait(self, place: Place, peer: Peer, event: Event, deadline: float | None) -> Sent | None:
+        """Wait for the event's turn at a plugin, which is also time to tell that it has begun."""
         if self._reporting.recorded:
             event.tell_begin(self._reporting)
-        return place.wait()
+        event.start_waiting(peer)
+        return place.wait(partial(self._invoker.begin, event=event, caller_deadline=deadline))
 
     def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """All plugins before any has answered. The error of the first one, by index, is raised when all have.
@@ -257,13 +269,13 @@ class Dispatcher:
         ours = (0, getpid())
         processes: set[int] = set()
         failures: list[NriError] = []
-        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
+        place = self._first_place(event, peers, deadline)
         try:
             for peer in peers:
                 sent = None
                 if place.ticket is not None:
                     self._hear(event, asked, failures, deadline)
-                    sent = self._wait(place, event)
+                    sent = self._wait(place, peer, event, deadline)
                 elif peer.pid in processes:
                     self._hear(event, asked, failures, deadline)
                 policy = _policy_of(peer, event, sent)
@@ -325,12 +337,6 @@ class Dispatcher:
         for label, policy in self._chain.absent:
             if policy.requires(event.number, event.request.pod.namespace):
                 raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
-
-
-def _look_at_clock(event: Event, deadline: float) -> None:
-    """Raise DeadlineExceeded if the caller's deadline has passed while we were at work."""
-    if monotonic() >= deadline:
-        raise DeadlineExceeded(event.rpc)
 
 
 def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:

@@ -8,16 +8,6 @@ at a time: `request_bytes` for the next plugin, `add` of each answer, and in the
 An answer has bounds: its size, the room that it leaves for the next request, how much of it is recorded. The plugin
 that asks for too much is the one that fails, by name.
 
-An event waits for a plugin that goes on not answering for one and a half of its timeouts in all. Events that come to a
-plugin while another one waits for its answer queue behind that one. If the answer does not come, each of them has lost
-as much time as the one that was asked; with a whole timeout for each, the fourth of four would wait for four. So what a
-plugin's silence has cost an event counts, whichever plugin was asked: when its turn comes it has what is left, and with
-nothing left it is as if the plugin had not answered it. Half a timeout is left after one silence, so that a
-plugin that was held up for a moment loses the request that it did not answer, and not all that waited. Time in which
-others were answered does not count: a plugin that is slow and answers loses nothing. Each plugin's breaker sums its
-silences up; an event notes the sum when it first comes to wait for the plugin, or is first not answered by it, and has
-borne the difference since. The same goes on when the plugin is asked to validate.
-
 Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say what answers mean together.
 """
 
@@ -37,6 +27,7 @@ from nri.adaptation.peers.event_request import CreateRequest, EventRequest, Upda
 from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.adaptation.plugin_policy import allow
 from nri.adaptation.registration.kept_updates import report_left_out
+from nri.adaptation.time_budget import SilenceBudget
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginError
@@ -75,10 +66,6 @@ __all__ = [
     "UpdateReply",
 ]
 
-#: How much of a plugin's silence an event bears, in timeouts.
-PATIENCE: Final = 1.5
-#: Less is not a time: a plugin gets its deadline in whole milliseconds.
-LEAST_S: Final = 0.001
 #: Bytes that the request to a plugin may have.
 ROOM: Final = MAX_DATA - ENVELOPE
 #: The most that headers of fields add to a request for one answer, in bytes.
@@ -104,7 +91,7 @@ class Event:
         serial: counts the events of this process, for reports.
         answer: number of the last answer (`Peer.answer`), taken while its plugin was held.
         told: reporters know that it has begun.
-        silence: by plugin that it waited for, what its silence had cost before.
+        silence: how much longer it may wait for plugins that do not answer; None: it has waited for none.
     """
 
     __slots__ = ("answer", "number", "request", "rpc", "serial", "silence", "told")
@@ -117,27 +104,18 @@ class Event:
         self.serial = next(SERIALS)
         self.answer = 0
         self.told = False
-        self.silence: dict[Peer, float] | None = None
+        self.silence: SilenceBudget | None = None
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
         return self.request.encoded()
 
-    def meet(self, peer: Peer) -> None:
-        """Note that the event comes to wait for a plugin, if it has not met it yet."""
-        met = self.silence
-        if met is None:
-            self.silence = {peer: peer.breaker.silence_s}
-        elif peer not in met:
-            met[peer] = peer.breaker.silence_s
-
-    def left_s(self, peer: Peer, timeout_s: float) -> float:
-        """Seconds for which the event may still wait for the plugin's answer; 0.0: not at all."""
-        met = self.silence
-        if met is None or peer not in met:
-            return timeout_s
-        left = PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer])
-        return min(timeout_s, left) if left >= LEAST_S else 0.0
+    def start_waiting(self, peer: Peer) -> None:
+        """Note that the event starts to wait for a plugin, in its queue or for its answer."""
+        silence = self.silence
+        if silence is None:
+            silence = self.silence = SilenceBudget()
+        silence.start_waiting(peer, peer.breaker.silence_s)
 
     def tell_begin(self, reporting: Reporting) -> None:
         """Tell reporters, once, that the event has begun, before anything else of it."""

@@ -7,7 +7,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | busy with earlier events for two timeouts | stays; a miss | goes on, or fails if its policy says so |
-| silent for too long while this waited (`Event.left_s`) | is not asked | goes on, or fails if its policy says so |
+| silent for too long (`nri.adaptation.time_budget`) | is not asked | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
@@ -23,9 +23,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.peers.breaker import WHOLE, BreakerState
+from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
-from nri.adaptation.plugin_policy.event_policy import TURN
+from nri.adaptation.peers.turns import Sent
+from nri.adaptation.time_budget import WHOLE_MISS_SHARE, answer_deadline, turn_limit_s
 from nri.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -47,33 +48,17 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.dispatch.event import Event
-    from nri.adaptation.peers.peer import Exchange, Peer
+    from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
 
-__all__ = ["Invoker", "Sent"]
+__all__ = ["Invoker"]
 
 # Looking up a member of an enum costs more than a global, and this is asked for every plugin of every event.
 _ACTIVE: Final = State.ACTIVE
 
 # Kinds of failures that say that there is no answer, not that the answer was an error.
 _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)
-
-
-class Sent:
-    """A request on its way to a plugin.
-
-    Attributes:
-        policy: the plugin's policy when it was sent.
-        began: when, in monotonic seconds.
-        deadline: until when the answer is waited for, in monotonic seconds.
-        exchange: what the connection knows it by.
-    """
-
-    __slots__ = ("began", "deadline", "exchange", "policy")
-
-    def __init__(self, policy: EventPolicy, began: float, deadline: float, exchange: Exchange) -> None:
-        self.policy, self.began, self.deadline, self.exchange = policy, began, deadline, exchange
 
 
 class Invoker:
@@ -99,12 +84,11 @@ class Invoker:
         """
         if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
             return None
-        if event.silence and peer.breaker.silence_s > event.silence.get(peer, peer.breaker.silence_s):
+        silence = event.silence
+        if silence is not None and silence.has_borne_silence(peer, peer.breaker.silence_s):
             return None
         began = monotonic()
-        deadline = began + policy.timeout_s
-        if caller_deadline is not None and caller_deadline < deadline:
-            deadline = caller_deadline
+        deadline = answer_deadline(began, policy.timeout_s, caller_deadline)
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:  # noqa: BLE001 - `invoke` runs into it again, and tells
@@ -140,8 +124,9 @@ class Invoker:
             began = monotonic()
             if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
-            if event.silence and self._silence_counts:
-                given_s = event.left_s(peer, given_s)
+            silence = event.silence
+            if silence is not None and self._silence_counts:
+                given_s = silence.remaining_s(peer, peer.breaker.silence_s, given_s)
                 if not given_s:
                     self._not_asked(peer, policy, event, insist)
                     return None
@@ -149,10 +134,7 @@ class Invoker:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
-                deadline = began + given_s
-                if caller_deadline is not None and caller_deadline < deadline:
-                    deadline = caller_deadline
-                reply = self._ask(peer, event, deadline)
+                reply = self._ask(peer, event, answer_deadline(began, given_s, caller_deadline))
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             if reporting.watched:
                 reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
@@ -268,7 +250,7 @@ class Invoker:
         The plugin stays connected, whatever its policy: it is slow, and answers others. `insist` is that of `invoke`.
         """
         refused = insist or self._refuses(peer, policy, event)
-        waited_s = TURN * policy.timeout_s
+        waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         if self._reporting.watched:
             self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
@@ -298,9 +280,9 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: fl
     Args:
         given_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
     """
-    event.meet(peer)
+    event.start_waiting(peer)
     share = given_s / policy.timeout_s
-    rest = "" if share >= WHOLE else ", which others' waiting had left it"
+    rest = "" if share >= WHOLE_MISS_SHARE else ", which others' waiting had left it"
     peer.last_error = what = f"no answer to {event.rpc} within {given_s:.3g} s{rest}"
     breaker = peer.breaker
     breaker.silence_s += given_s
