@@ -171,8 +171,8 @@ class Node:
             return True
 
         patch.setattr(Ticket, "wait", take_turn)
-        add = AnsweredEvent.add
-        patch.setattr(AnsweredEvent, "add", lambda event, *more: (self.pause(), add(event, *more))[1])
+        read = AnsweredEvent.read
+        patch.setattr(AnsweredEvent, "read", lambda event, *more: (self.pause(), read(event, *more))[1])
         turn = partial(PausingTurn, self.pause)
         patch.setattr(sync_gate, "threading", SimpleNamespace(Lock=threading.Lock, Condition=turn))
         plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]

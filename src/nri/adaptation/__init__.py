@@ -12,7 +12,7 @@ from nri.adaptation.adaptation import Adaptation
 from nri.adaptation.containers.answer_order import FieldOrder, Numbers, OrderedUpdates
 from nri.adaptation.containers.restoration import Restoration
 from nri.adaptation.containers.update_result import FieldOutcome, UpdateResult
-from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
+from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
 from nri.adaptation.events import ContainerEvent, Events, PodEvent
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth

@@ -35,7 +35,8 @@ from nri.api.fields import RESOURCES_TREE
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from types import TracebackType
 
     #: Which answers a creation's resources are from: the resources that the only one has set, encoded, and its number;
     #: or, of several, each whole answer and its number, marshalled: a third of the memory.
@@ -191,7 +192,7 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Creation:
-    """A container that is being created, and what waits for it.
+    """A container that is being created, and what waits for it. A context manager, see `Inventory.creating`.
 
     Attributes:
         namespace: of its pod.
@@ -201,14 +202,24 @@ class Creation:
         busy: what waited is being handed over.
     """
 
-    __slots__ = ("busy", "evictions", "namespace", "succeeded", "updates")
+    __slots__ = ("_container_id", "_forget", "busy", "evictions", "namespace", "succeeded", "updates")
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, container_id: str, forget: Callable[[str], None]) -> None:
         self.namespace = namespace
+        self._container_id, self._forget = container_id, forget
         # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
         self.updates: dict[str, KeptUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._forget(self._container_id)
 
 
 #: News from events while a state was on its way; None for containers that went.
@@ -274,9 +285,13 @@ class Inventory:
         else:
             self._records[container_id] = record
 
-    def creating(self, container_id: str, namespace: str) -> None:
-        """Note that the creation of a container is asked."""
-        self._creations[container_id] = Creation(namespace)  # one step, which needs no lock
+    def creating(self, container_id: str, namespace: str) -> Creation:
+        """Note that a container is being created; in a `with` block, forget it if the block raises.
+
+        This is the only place where a creation is entered. It ends with `created` and `committed`, or `not_created`.
+        """
+        creation = self._creations[container_id] = Creation(namespace, container_id, self.not_created)
+        return creation  # entered in one step, which needs no lock
 
     def not_created(self, container_id: str) -> None:
         """Note that a creation was refused: what waits for it is dropped."""
@@ -373,7 +388,7 @@ class Inventory:
             if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
                 return None
-            taken = Creation(creation.namespace)
+            taken = Creation(creation.namespace, container_id, self.not_created)
             taken.updates, taken.evictions = creation.updates, creation.evictions
             creation.updates = creation.evictions = _NOTHING
             creation.busy = True

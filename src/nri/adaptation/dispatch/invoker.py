@@ -19,8 +19,9 @@ Errors raised here are what the runtime's request fails with. Next: `nri.adaptat
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.peers.breaker import BreakerState
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
     from typing import Final
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.dispatch.event import Event
+    from nri.adaptation.dispatch.event import AnsweredEvent, Event
     from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.peers.turns import Place
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
 
@@ -62,7 +64,9 @@ _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)
 
 
 class Invoker:
-    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one.
+    """Asks plugins on behalf of the dispatcher, and takes their answers. Holds nothing of an event: threads share one.
+
+    `nri.adaptation.dispatch.observation` has the invokers that also report what happens.
 
     Attributes:
         validators_missed: a validator that leaves while an event is on its way fails it.
@@ -77,8 +81,35 @@ class Invoker:
         self.validators_missed = rules.lost_validators_refuse
         self._reporting = reporting
 
+    # -- steps that observed invokers report --------------------------------------------------------------------------
+
+    def event_starts(self, event: Event) -> None:
+        """An event begins now, unless it has begun before."""
+
+    def event_ends(self, event: Event, began: float, error: NriError | None = None) -> None:
+        """An event is over; `began` is when it began, in monotonic seconds."""
+
+    def plugin_asked(self, peer: Peer, event: Event) -> None:
+        """A plugin is asked now."""
+
+    def plugin_answered(self, peer: Peer, event: Event, reply: bytes) -> None:
+        """A plugin has answered; `peer.latency_s` is how long that took."""
+
+    def plugin_failed(self, peer: Peer, event: Event, error: Exception, waited_s: float) -> None:
+        """A plugin has given no answer, or an error."""
+
+    def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
+        """An answer is part of the result, or cannot be because of an error."""
+
+    # -- one plugin ---------------------------------------------------------------------------------------------------
+
+    def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
+        """Wait for the event's turn at a plugin; returns the request if it has been sent meanwhile, as `Place.wait`."""
+        event.start_waiting(peer)
+        return place.wait(partial(self.begin, event=event, caller_deadline=caller_deadline))
+
     def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Send the request, for `invoke` to wait for the answer; None: `invoke` has to send it. Never waits or raises.
+        """Send the request, for `ask` to wait for the answer; None: `ask` has to send it. Never waits or raises.
 
         For the thread that is about to leave the plugin, and for events that all plugins get at once.
         """
@@ -91,15 +122,14 @@ class Invoker:
         deadline = answer_deadline(began, policy.timeout_s, caller_deadline)
         try:
             exchange = peer.begin(event.request, deadline)
-        except Exception:  # noqa: BLE001 - `invoke` runs into it again, and tells
+        except Exception:  # noqa: BLE001 - `ask` runs into it again, and raises it
             return None
         if exchange is None:
             return None
-        if self._reporting.recorded:
-            event.tell_asked(peer, self._reporting)
+        self.plugin_asked(peer, event)
         return Sent(policy, began, deadline, exchange)
 
-    def invoke(
+    def ask(
         self,
         peer: Peer,
         policy: EventPolicy,
@@ -116,7 +146,6 @@ class Invoker:
             sent: what `begin` returned for the same event.
             insist: no answer fails the request whatever the policy says (validation).
         """
-        reporting = self._reporting
         given_s = policy.timeout_s
         if sent is not None:
             began = sent.began
@@ -134,10 +163,9 @@ class Invoker:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
-                reply = self._ask(peer, event, answer_deadline(began, given_s, caller_deadline))
+                reply = self._exchange(peer, event, answer_deadline(began, given_s, caller_deadline))
         except Exception as error:  # noqa: BLE001 - what it means is decided there
-            if reporting.watched:
-                reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
+            self.plugin_failed(peer, event, error, monotonic() - began)
             self._failed(peer, policy, event, error, given_s, caller_deadline, insist)
             return None
         except BaseException:
@@ -145,32 +173,70 @@ class Invoker:
             raise
         peer.latency_s = monotonic() - began
         if peer.state is not _ACTIVE or peer.breaker.missed:
-            self._answered(peer)
-        if reporting.watched:
-            reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
+            _reset(peer)
+        self.plugin_answered(peer, event, reply)
         return reply
 
-    def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
+    def _exchange(self, peer: Peer, event: Event, deadline: float) -> bytes:
         """Send and wait; reports and bookkeeping are done while the plugin is at work."""
-        recorded = self._reporting.recorded
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:
-            if recorded:
-                event.tell_asked(peer, self._reporting)
+            self.plugin_asked(peer, event)
             raise
         if exchange is None:
-            if recorded:
-                event.tell_asked(peer, self._reporting)
+            self.plugin_asked(peer, event)
             return peer.invoke(event.request, deadline)
         try:
-            if recorded:
-                event.tell_asked(peer, self._reporting)
-            event.overlap()
+            self.plugin_asked(peer, event)
+            event.work_meanwhile()
         except BaseException:
             peer.abandon(exchange)
             raise
         return peer.collect(event.request, exchange, deadline)
+
+    def check_size(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> bytes | None:
+        """Hold a big answer to the limits. Returns the answer to take; None for none. Needs the peer's lock.
+
+        PluginError: it is more than a plugin may ask for, and the event fails because of it.
+        """
+        error = event.oversized(peer.label, reply)
+        if error is None:
+            return reply
+        peer.last_error = str(error)
+        if policy.policy.shadow:
+            self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, error.reason))
+            return None
+        self.reply_merged(peer, event, None, error)
+        try:
+            raise error
+        finally:
+            del error  # it has this frame, with the reply: they would keep each other
+
+    def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
+        """Have an answer merged; that of a shadow is only compared. The peer's lock is not needed.
+
+        PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
+        """
+        if policy.guarded and policy.policy.shadow:
+            report = event.compare(peer, reply)
+            if report is not None:
+                self._reporting.shadow_answered(report)
+            return
+        decoded = event.read(peer, policy, reply)
+        if decoded is None:
+            return
+        try:
+            event.merge_answer(peer.label, policy, reply, decoded)
+        except NriError as error:
+            peer.last_error = str(error)
+            self.reply_merged(peer, event, decoded[0], error)
+            raise
+        self.reply_merged(peer, event, decoded[0])
+
+    def answer_withdrawn(self, peer: Peer, event: AnsweredEvent, error: NriError) -> None:
+        """Log and count that a plugin's answer comes to nothing, because another plugin has failed the event."""
+        self._reporting.withdrawn(peer.label, event.rpc, event.container_id, error)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
@@ -184,12 +250,6 @@ class Invoker:
         if insist or declared or policy.policy.requires(policy.number, namespace):
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
         return False
-
-    @staticmethod
-    def _answered(peer: Peer) -> None:
-        """Forget what is held against a plugin: it has answered more than it was asked before it was left out."""
-        if peer.breaker.answered():
-            peer.signal(Signal.ANSWERED)
 
     def _failed(
         self,
@@ -214,7 +274,7 @@ class Invoker:
                 raise error
             if not isinstance(error, _SILENT):
                 peer.last_error = str(error)
-                self._answered(peer)
+                _reset(peer)
                 if policy.policy.shadow:
                     self._reporting.shadow_answered(
                         shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
@@ -232,7 +292,7 @@ class Invoker:
                 peer.signal(Signal.LOST, str(error))
             if refused:
                 _refuse(peer, event, error)
-            event.silent(peer.label, str(error))
+            event.note_missing_answer(peer.label, str(error))
         finally:
             del error  # raised, it has this frame: they would keep each other, and the event
 
@@ -242,7 +302,7 @@ class Invoker:
         peer.breaker.abandoned()
         if refused:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
-        event.silent(peer.label, "the event had no time left for it")
+        event.note_missing_answer(peer.label, "the event had no time left for it")
 
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
@@ -252,14 +312,13 @@ class Invoker:
         refused = insist or self._refuses(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
-        if self._reporting.watched:
-            self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
+        self.plugin_failed(peer, event, error, waited_s)
         peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
         tripped = peer.breaker.miss(monotonic())
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
         if refused:
             _refuse(peer, event, error)
-        event.silent(peer.label, str(error))
+        event.note_missing_answer(peer.label, str(error))
 
     def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether no answer fails the request; asked before the breaker hears of it."""
@@ -272,6 +331,12 @@ class Invoker:
         if made is not cause:
             made.__cause__ = cause
         return made
+
+
+def _reset(peer: Peer) -> None:
+    """Forget the missing answers of a plugin: it has answered more than it was asked before it was left out."""
+    if peer.breaker.answered():
+        peer.signal(Signal.ANSWERED)
 
 
 def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: float) -> None:

@@ -88,7 +88,7 @@ def validate(
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
     if creation is not None:
-        event.serial, event.told = creation.serial, True  # it is a part of that event, and no further one
+        event.serial, event.reported = creation.serial, True  # it is a part of that event, and no further one
     silence = None if creation is None else creation.silence
     event.silence = SilenceBudget() if silence is None else silence.copy()
     asked = [
@@ -158,7 +158,7 @@ def _verdict(
             if policy.policy.shadow or not missed:
                 return None
             return PluginClosed(peer.label, f"validator plugin {peer.label} has left before it was asked")
-        reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
+        reply = invoker.ask(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         return _no_verdict(peer, error)
