@@ -87,7 +87,7 @@ MUTANTS = (
     # The adaptation
     Mutant("adaptation/merge/limits.py", "count(kind, data, most) > most", "count(kind, data, most) > most + 1",
            "unit/adaptation/merge/test_limits.py"),
-    Mutant("adaptation/dispatch/invoker.py", "and not gone and not", "and not", "unit/adaptation/dispatch"),
+    Mutant("adaptation/dispatch/invoker.py", "and not is_gone and not", "and not", "unit/adaptation/dispatch"),
     Mutant("adaptation/containers/answer_order.py", "if self.last(field) > numbers.reach(field)", "if False",
            "property/test_answer_order.py"),
     Mutant("adaptation/dispatch/event.py", "numbers[label] = self.answer_number", 'numbers[label] = self.numbers[""]',

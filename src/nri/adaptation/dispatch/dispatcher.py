@@ -91,7 +91,7 @@ class Dispatcher:
         self._passes_others = rules.disposal_passes_others
         self._replies = replies
         self._trail = replies.trail
-        self._kept = replies.kept
+        self._kept_updates = replies.kept_updates
         self._closed = ""
         self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
@@ -139,8 +139,8 @@ class Dispatcher:
         """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
-        if self._kept.waiting and event.request.container is not None:
-            self._kept.hasten(event.request.container.id)
+        if self._kept_updates.waiting and event.request.container is not None:
+            self._kept_updates.hasten(event.request.container.id)
         reporting = self._reporting
         invoker = self._invokers[reporting.watched + reporting.recorded]  # who is recorded is watched
         provenance = self._trail.provenance
@@ -205,14 +205,14 @@ class Dispatcher:
         # Validators are looked up again: an event that did not wait for a joining plugin may have reached a new one.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
-            asked = dict.fromkeys([*expected, *present(chain.validators, pod)])
-            if asked:
-                answered = event.answered if self._rules.validators_see_answerers else peers
-                encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
+            validators = dict.fromkeys([*expected, *present(chain.validators, pod)])
+            if validators:
+                peers_shown = event.answering_peers if self._rules.validators_see_answerers else peers
+                encoded = event.validation_request(peers_shown, sent=any(peer.takes_bytes for peer in validators))
                 if deadline is not None:
                     check_deadline(event.rpc, monotonic(), deadline)
                 invoker.event_starts(event)
-                validate(invoker, asked, encoded, pod, deadline, event)
+                validate(invoker, validators, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
@@ -256,8 +256,8 @@ class Dispatcher:
         A plugin that is busy with an earlier event is waited for with nothing held, as in turn. A process with several
         places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
         """
-        asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
-        ours = (0, getpid())
+        pending: list[tuple[Peer, EventPolicy, Sent | None]] = []
+        own_pids = (0, getpid())
         processes: set[int] = set()
         failures: list[NriError] = []
         place = self._first_place(event, peers, deadline)
@@ -265,10 +265,10 @@ class Dispatcher:
             for peer in peers:
                 sent = None
                 if place.ticket is not None:
-                    _collect_answers(event, invoker, asked, failures, deadline)
+                    _collect_answers(event, invoker, pending, failures, deadline)
                     sent = invoker.wait_for_turn(place, peer, event, deadline)
                 elif peer.pid in processes:
-                    _collect_answers(event, invoker, asked, failures, deadline)
+                    _collect_answers(event, invoker, pending, failures, deadline)
                 # A request on its way keeps its policy.
                 policy = peer.event_policies[event.number] if sent is None else sent.policy
                 if policy is not None and policy.guarded and sent is None and not policy.admits(event.request.pod):
@@ -277,16 +277,16 @@ class Dispatcher:
                     failures += _turn_failures(peer, policy, event, invoker)
                     policy = None
                 if policy is not None:
-                    if peer.pid not in ours:
+                    if peer.pid not in own_pids:
                         processes.add(peer.pid)
                     if sent is None:
                         sent = invoker.begin(peer, policy, event, deadline)
-                    asked.append((peer, policy, sent))
+                    pending.append((peer, policy, sent))
                 # Held until it has answered: an event behind must not slip in between.
                 place.advance(keep=policy is not None)
-            _collect_answers(event, invoker, asked, failures, deadline)
+            _collect_answers(event, invoker, pending, failures, deadline)
         finally:
-            for peer, _, sent in asked:  # only after an exception that is not a plugin's
+            for peer, _, sent in pending:  # only after an exception that is not a plugin's
                 if sent is not None:
                     peer.abandon(sent.exchange)
                 peer.lock.release()
@@ -320,13 +320,13 @@ def _turn_failures(peer: Peer, policy: EventPolicy, event: Event, invoker: Invok
 def _collect_answers(
     event: Event,
     invoker: Invoker,
-    asked: list[tuple[Peer, EventPolicy, Sent | None]],
+    pending: list[tuple[Peer, EventPolicy, Sent | None]],
     failures: list[NriError],
     deadline: float | None,
 ) -> None:
     """Wait for the answers of all that were asked, and let each plugin go."""
-    while asked:
-        peer, policy, sent = asked.pop(0)
+    while pending:
+        peer, policy, sent = pending.pop(0)
         try:
             invoker.ask(peer, policy, event, deadline, sent=sent)
         except NriError as error:

@@ -143,11 +143,12 @@ class AnsweredEvent(Event):
 
     Attributes:
         merge: what the answers mean together; its kind is that of the event.
-        answered: the plugins that answered.
-        asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
+        answering_peers: the plugins that answered.
+        original_request: the request's bytes as the runtime made it; None as long as no plugin has answered.
         replies: name and bytes of every answer that says something.
-        touched: ids of the containers that the answers update.
-        absent: the event's container, and each plugin that gave no answer, with the reason, as provenance has outcomes.
+        updated_ids: of the containers that the answers update.
+        missing_answers: the event's container, and each plugin that gave no answer, with the reason, as provenance has
+            outcomes.
         numbers: of the answers that say something, by the plugin's label, and of the first one by RUNTIME_REQUEST.
         container_id: of the event's container.
         reply_type: the reply message of the event.
@@ -157,14 +158,14 @@ class AnsweredEvent(Event):
         "_room_bytes",
         "_rules",
         "_trail",
-        "absent",
-        "answered",
-        "asked",
+        "answering_peers",
         "container_id",
         "merge",
+        "missing_answers",
         "numbers",
+        "original_request",
         "replies",
-        "touched",
+        "updated_ids",
     )
 
     reply_type: ClassVar[Any] = None
@@ -177,11 +178,11 @@ class AnsweredEvent(Event):
         self._room_bytes = 0
         container = request.container
         self.container_id = "" if container is None else container.id
-        self.answered: list[Peer] = []
-        self.asked: bytes | None = None
+        self.answering_peers: list[Peer] = []
+        self.original_request: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
-        self.touched: set[str] = set()
-        self.absent: tuple[tuple[str, str, str, str], ...] = ()
+        self.updated_ids: set[str] = set()
+        self.missing_answers: tuple[tuple[str, str, str, str], ...] = ()
         self.numbers: dict[str, int] = {}
 
     def oversized(self, plugin: str, reply: bytes) -> PluginError | None:
@@ -190,17 +191,17 @@ class AnsweredEvent(Event):
 
     def _note_first_answer(self) -> None:
         self.numbers[RUNTIME_REQUEST] = self.answer_number
-        asked = self.asked = self.request.encoded()
-        self._room_bytes = MAX_REQUEST_BYTES - len(asked)
+        request = self.original_request = self.request.encoded()
+        self._room_bytes = MAX_REQUEST_BYTES - len(request)
 
     def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:
         """Note that a plugin has answered, and decode its answer; None if it says nothing.
 
         PluginError: it cannot be read, and the event fails because of it.
         """
-        if self.asked is None:
+        if self.original_request is None:
             self._note_first_answer()
-        self.answered.append(peer)
+        self.answering_peers.append(peer)
         if not reply:
             return None
         adjustment = self._sole_adjustment(reply) if policy.policy.allow is None else None
@@ -209,7 +210,7 @@ class AnsweredEvent(Event):
         self.replies.append((label, reply))
         self.numbers[label] = self.answer_number
         if adjustment is None and message.update:
-            self.touched.update([update.container_id for update in self._existing(message.update)])
+            self.updated_ids.update([update.container_id for update in self._existing(message.update)])
         return message, adjustment
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
@@ -230,8 +231,8 @@ class AnsweredEvent(Event):
         # A request grows by no more than the reply has: so it is looked at only where it may be too long.
         self._room_bytes -= len(reply) + REPLY_HEADER_BYTES
         if self._room_bytes < 0 and self._rules.event_replies_limited:
-            assert self.asked is not None
-            check_next_request(self.rpc, plugin, self.asked, request.encoded())
+            assert self.original_request is not None
+            check_next_request(self.rpc, plugin, self.original_request, request.encoded())
 
     def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - CreateContainer alone has any
         """The adjustment, encoded, of an answer that has nothing else, as nearly all; else None."""
@@ -265,18 +266,18 @@ class AnsweredEvent(Event):
         finally:
             del breach  # it has this frame, with the reply: they would keep each other
 
-    def _existing(self, asked: Iterable[Any]) -> list[Any]:
+    def _existing(self, requests: Iterable[Any]) -> list[Any]:
         """Those updates or evictions that are not left out anyway, because their container does not exist."""
         if not self._rules.absent_containers_left_out:
-            return list(asked)
+            return list(requests)
         known = self._trail.inventory.known
-        return [each for each in asked if known.is_creating(each.container_id) or each.container_id in known]
+        return [one for one in requests if known.is_creating(one.container_id) or one.container_id in known]
 
     def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:
         """Note that a shadow plugin has answered; returns what its answer would have done, None if it says nothing."""
-        if self.asked is None:
+        if self.original_request is None:
             self._note_first_answer()
-        self.answered.append(peer)
+        self.answering_peers.append(peer)
         if not reply:
             return None
         return shadow.of_reply(
@@ -286,23 +287,25 @@ class AnsweredEvent(Event):
 
     def note_missing_answer(self, plugin: str, reason: str) -> None:
         """Note that the event continues without a plugin, for its container's history."""
-        self.absent += ((self.container_id, plugin, SILENT, reason),)
+        self.missing_answers += ((self.container_id, plugin, SILENT, reason),)
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
         """Have a record of request and answers kept, also where no plugin was asked."""
         container_id, side = self.container_id, self.merge.side
         outcomes: Any = () if side is None or not side.ignored else left_out_outcomes(container_id, side.ignored)
-        if self.absent:
-            outcomes = (*outcomes, *self.absent)
-        asked = self.asked
-        if asked is None:
-            asked = self.request.encoded()
-        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes, self.numbers)
+        if self.missing_answers:
+            outcomes = (*outcomes, *self.missing_answers)
+        request = self.original_request
+        if request is None:
+            request = self.request.encoded()
+        provenance.record(
+            self.rpc, container_id, request, self.replies, self.updated_ids, failed, outcomes, self.numbers
+        )
 
     def peers_with_replies(self) -> list[Peer]:
         """The plugins whose answers say something."""
         labels = {label for label, _ in self.replies}
-        return [peer for peer in self.answered if peer.label in labels]
+        return [peer for peer in self.answering_peers if peer.label in labels]
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
@@ -406,7 +409,7 @@ class StopEvent(AnsweredEvent):
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
         """Have a record kept, unless no plugin was asked: the stop itself changes nothing."""
-        if self.asked is not None:
+        if self.original_request is not None:
             super().record(provenance, failed)
 
 

@@ -146,7 +146,7 @@ class Invoker:
             sent: what `begin` returned for the same event.
             insist: no answer fails the request whatever the policy says (validation).
         """
-        given_s = policy.timeout_s
+        budget_s = policy.timeout_s
         if sent is not None:
             began = sent.began
         else:
@@ -155,18 +155,18 @@ class Invoker:
                 return None
             silence = event.silence
             if silence is not None and self._silence_counts:
-                given_s = silence.remaining_s(peer, peer.breaker.silence_s, given_s)
-                if not given_s:
+                budget_s = silence.remaining_s(peer, peer.breaker.silence_s, budget_s)
+                if not budget_s:
                     self._not_asked(peer, policy, event, insist)
                     return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
-                reply = self._exchange(peer, event, answer_deadline(began, given_s, caller_deadline))
+                reply = self._exchange(peer, event, answer_deadline(began, budget_s, caller_deadline))
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             self.plugin_failed(peer, event, error, monotonic() - began)
-            self._failed(peer, policy, event, error, given_s, caller_deadline, insist)
+            self._failed(peer, policy, event, error, budget_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -242,12 +242,12 @@ class Invoker:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
-        gone = peer.state not in JOINED
+        is_gone = peer.state not in JOINED
         # A plugin that left of its own will, or that has not answered for long, does not fail later requests by what it
         # declared; only what the operator requires counts.
         namespace = event.request.pod.namespace
-        declared = policy.fail_request and not gone and not self._breaker_lets_go
-        if insist or declared or policy.policy.requires(policy.number, namespace):
+        is_declared = policy.fail_request and not is_gone and not self._breaker_lets_go
+        if insist or is_declared or policy.policy.requires(policy.number, namespace):
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
         return False
 
@@ -257,7 +257,7 @@ class Invoker:
         policy: EventPolicy,
         event: Event,
         error: Exception,
-        given_s: float,
+        budget_s: float,
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
@@ -265,7 +265,7 @@ class Invoker:
         now = monotonic()
         try:
             if self._name_plugins and isinstance(error, RpcError):
-                error = unnamed(peer.label, error)
+                error = without_plugin_name(peer.label, error)
             if not isinstance(error, NriError):
                 peer.breaker.abandoned()
                 raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
@@ -281,16 +281,16 @@ class Invoker:
                     )
                     return
                 raise self._plugin_error(peer, error, error)
-            refused = insist or self._refuses(peer, policy, event)
+            fails_request = insist or self._refuses(peer, policy, event)
             if isinstance(error, DeadlineExceeded):
                 if caller_deadline is not None and now >= caller_deadline:
                     peer.breaker.abandoned()
                     raise error
-                _miss(event, peer, policy, given_s, now)
+                _miss(event, peer, policy, budget_s, now)
             else:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))
-            if refused:
+            if fails_request:
                 _refuse(peer, event, error)
             event.note_missing_answer(peer.label, str(error))
         finally:
@@ -298,25 +298,25 @@ class Invoker:
 
     def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Draw the consequences of a silence that has left an event no time: for the request, as of a late answer."""
-        refused = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
-        if refused:
+        if fails_request:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
         event.note_missing_answer(peer.label, "the event had no time left for it")
 
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, and answers others. `insist` is that of `invoke`.
+        The plugin stays connected, whatever its policy: it is slow, and answers others. `insist` is that of `ask`.
         """
-        refused = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._refuses(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         self.plugin_failed(peer, event, error, waited_s)
         peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
         tripped = peer.breaker.miss(monotonic())
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
-        if refused:
+        if fails_request:
             _refuse(peer, event, error)
         event.note_missing_answer(peer.label, str(error))
 
@@ -327,10 +327,10 @@ class Invoker:
         return policy.must_answer(event.request.pod)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
-        made = named(peer.label, error) if self._name_plugins else error
-        if made is not cause:
-            made.__cause__ = cause
-        return made
+        raised = with_plugin_name(peer.label, error) if self._name_plugins else error
+        if raised is not cause:
+            raised.__cause__ = cause
+        return raised
 
 
 def _reset(peer: Peer) -> None:
@@ -339,18 +339,18 @@ def _reset(peer: Peer) -> None:
         peer.signal(Signal.ANSWERED)
 
 
-def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: float) -> None:
+def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
     """Count an answer that did not come, and cut the plugin off or leave it out if its policy says so.
 
     Args:
-        given_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
+        budget_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
     """
     event.start_waiting(peer)
-    share = given_s / policy.timeout_s
+    share = budget_s / policy.timeout_s
     rest = "" if share >= WHOLE_MISS_SHARE else ", which others' waiting had left it"
-    peer.last_error = what = f"no answer to {event.rpc} within {given_s:.3g} s{rest}"
+    peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{rest}"
     breaker = peer.breaker
-    breaker.silence_s += given_s
+    breaker.silence_s += budget_s
     breaker.miss(now, share)
     if not policy.keep_connected:
         peer.signal(Signal.FATAL, what)
@@ -360,7 +360,7 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: fl
         peer.signal(Signal.MISSED, what)
 
 
-def named(label: str, error: NriError) -> PluginError:
+def with_plugin_name(label: str, error: NriError) -> PluginError:
     """The error for the runtime, made from a plugin's own: it carries the plugin's name."""
     if not isinstance(error, RpcError):
         return PluginError(label, error.whole_text)
@@ -369,7 +369,7 @@ def named(label: str, error: NriError) -> PluginError:
     return PluginError(label, error.whole_text, code=error.code, message=error.message)
 
 
-def unnamed(label: str, error: RpcError) -> RpcError:
+def without_plugin_name(label: str, error: RpcError) -> RpcError:
     """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
     for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
         if error.message.startswith(beginning):

@@ -115,17 +115,23 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_kept", "_waiting", "adjust")
+    __slots__ = ("_kept_updates", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
     def __init__(
-        self, event: CreateEvent, trail: AuditTrail, updates: OrderedUpdates, kept: KeptUpdates, *, waiting: bool
+        self,
+        event: CreateEvent,
+        trail: AuditTrail,
+        updates: OrderedUpdates,
+        kept_updates: KeptUpdates,
+        *,
+        waiting: bool,
     ) -> None:
         """`waiting`: what answers want of other containers that are being created waits for `commit`."""
         super().__init__(event, trail, updates)
         self.adjust: m.ContainerAdjustment = event.merge.adjust
-        self._kept = kept
+        self._kept_updates = kept_updates
         self._waiting = waiting
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
@@ -137,12 +143,12 @@ class CreateReply(EventReply):
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        self._kept.runtime_commits = True
+        self._kept_updates.runtime_commits = True
         if self._waiting:
             self._waiting = False
-            self._kept.of_creation(self._container_id, self._merge.side, self._event, self._numbers)
+            self._kept_updates.of_creation(self._container_id, self._merge.side, self._event, self._numbers)
         if not self._trail.inventory.committed(self._container_id):
-            self._kept.hand_over(self._container_id)
+            self._kept_updates.hand_over(self._container_id)
 
     def abort(
         self, restore: Callable[[list[Restoration]], object] | None = None, *, reason: str = ""
@@ -218,42 +224,42 @@ class Replies:
 
     Args:
         trail: the existing containers, and the records.
-        kept: hands over updates that wait until a container is created.
+        kept_updates: hands over updates that wait until a container is created.
         reporting: gets the updates that are left out.
     """
 
-    __slots__ = ("_reporting", "kept", "trail")
+    __slots__ = ("_reporting", "kept_updates", "trail")
 
-    def __init__(self, trail: AuditTrail, kept: KeptUpdates, reporting: Reporting) -> None:
-        self.trail, self.kept, self._reporting = trail, kept, reporting
+    def __init__(self, trail: AuditTrail, kept_updates: KeptUpdates, reporting: Reporting) -> None:
+        self.trail, self.kept_updates, self._reporting = trail, kept_updates, reporting
 
     def to_creation(self, event: CreateEvent) -> CreateReply:
         """The reply to CreateContainer; from now on the container is created, unless `abort` says otherwise."""
-        if event.asked is None:
+        if event.original_request is None:
             _number_request(event)
-        trail, kept, side = self.trail, self.kept, event.merge.side
+        trail, kept_updates, side = self.trail, self.kept_updates, event.merge.side
         is_waiting, updates = False, no_updates()
         if side is not None:
-            is_waiting = kept.runtime_commits
+            is_waiting = kept_updates.runtime_commits
             created: list[m.ContainerUpdate] = []
             if is_waiting:
                 report_left_out(side, event.rpc, self._reporting)
             else:
                 created = self._keep(event)
             updates = _in_order(event, [*side.updates(), *created])
-        reply = CreateReply(event, trail, updates, kept, waiting=is_waiting)
+        reply = CreateReply(event, trail, updates, kept_updates, waiting=is_waiting)
         if updates:
             trail.updated(updates, reply)
         container_id, pod = event.container_id, event.request.pod
         answered = reply.adjust.linux.resources.SerializeToString()
         resources, order = event.requested_resources + answered, _order_of_creation(event, answered)
-        if trail.inventory.created(container_id, pod, resources, order, uncommitted=kept.runtime_commits):
-            kept.add(container_id)
+        if trail.inventory.created(container_id, pod, resources, order, uncommitted=kept_updates.runtime_commits):
+            kept_updates.add(container_id)
         return reply
 
     def to_update(self, event: UpdateEvent) -> UpdateReply:
         """The reply to UpdateContainer; the container and others that answers update are noted as being updated."""
-        if event.asked is None:
+        if event.original_request is None:
             _number_request(event)
         created = self._keep(event)
         message = event.merge.reply()
@@ -269,7 +275,7 @@ class Replies:
 
     def to_stop(self, event: StopEvent) -> StopReply:
         """The reply to StopContainer; other containers that answers update are noted as being updated."""
-        if event.asked is None:
+        if event.original_request is None:
             _number_request(event)
         created = self._keep(event)
         reply = StopReply(event, self.trail, _in_order(event, [*event.merge.reply().update, *created]))
@@ -279,7 +285,7 @@ class Replies:
 
     def _keep(self, event: AnsweredEvent) -> list[m.ContainerUpdate]:
         """Keep what answers want of containers that are only being created; returns updates of those created since."""
-        return self.kept.of_event(event.merge.side, event.rpc, event.numbers, self._reporting)
+        return self.kept_updates.of_event(event.merge.side, event.rpc, event.numbers, self._reporting)
 
 
 def _number_request(event: AnsweredEvent) -> None:

@@ -37,16 +37,16 @@ def oversized_reply(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginErr
     return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
 
 
-def check_next_request(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
+def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -> None:
     """Raise PluginError if the next request, with the answer of this plugin in it, is more than a message takes.
 
     Args:
         rpc: the event.
         plugin: ``NN-name``.
-        asked: the request as the runtime made it: no plugin is responsible for its length.
+        original: the request as the runtime made it: no plugin is responsible for its length.
         request: the next request.
     """
-    if len(request) > MAX_REQUEST_BYTES and len(request) > len(asked):
+    if len(request) > MAX_REQUEST_BYTES and len(request) > len(original):
         reason = f"its reply to {rpc} makes the next request {len(request)} bytes long"
         raise PluginError(plugin, f"{reason}, at most {MAX_REQUEST_BYTES} are sent", code=Code.RESOURCE_EXHAUSTED)
 

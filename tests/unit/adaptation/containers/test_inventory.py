@@ -201,3 +201,20 @@ def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
         inventory.begin(), [make_pod(id="p", namespace="db")], [make_container(id="old", pod_sandbox_id="p")]
     )
     assert ("old" in known, known.namespace_of("old")) == (True, "db")
+
+
+def test_a_creation_whose_block_raises_is_forgotten() -> None:
+    inventory = Inventory()
+    with pytest.raises(KeyError), inventory.creating("c", "default"):
+        assert inventory.known.is_creating("c")
+        raise KeyError("refused")
+    assert not inventory.known.is_creating("c")
+
+
+def test_a_creation_whose_block_ends_well_is_there_until_it_is_committed() -> None:
+    inventory = Inventory()
+    with inventory.creating("c", "default"):
+        assert not inventory.created("c", make_pod(), b"", uncommitted=True)
+    assert inventory.known.is_creating("c")
+    assert inventory.committed("c")
+    assert not inventory.known.is_creating("c")
