@@ -205,9 +205,14 @@ def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
 
 def test_a_creation_whose_block_raises_is_forgotten() -> None:
     inventory = Inventory()
-    with pytest.raises(KeyError), inventory.creating("c", "default"):
-        assert inventory.known.is_creating("c")
-        raise KeyError("refused")
+
+    def refuse() -> None:
+        with inventory.creating("c", "default"):
+            assert inventory.known.is_creating("c")
+            raise KeyError("refused")
+
+    with pytest.raises(KeyError):
+        refuse()
     assert not inventory.known.is_creating("c")
 
 
