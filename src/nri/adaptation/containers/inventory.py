@@ -35,7 +35,7 @@ from nri.api.fields import RESOURCES_TREE
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from types import TracebackType
 
     #: Which answers a creation's resources are from: the resources that the only one has set, encoded, and its number;
@@ -202,11 +202,11 @@ class Creation:
         busy: what waited is being handed over.
     """
 
-    __slots__ = ("_container_id", "_forget", "busy", "evictions", "namespace", "succeeded", "updates")
+    __slots__ = ("_container_id", "_inventory", "busy", "evictions", "namespace", "succeeded", "updates")
 
-    def __init__(self, namespace: str, container_id: str, forget: Callable[[str], None]) -> None:
+    def __init__(self, namespace: str, container_id: str, inventory: Inventory) -> None:
         self.namespace = namespace
-        self._container_id, self._forget = container_id, forget
+        self._container_id, self._inventory = container_id, inventory
         # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
         self.updates: dict[str, KeptUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
@@ -219,7 +219,7 @@ class Creation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._forget(self._container_id)
+            self._inventory.not_created(self._container_id)
 
 
 #: News from events while a state was on its way; None for containers that went.
@@ -290,7 +290,7 @@ class Inventory:
 
         This is the only place where a creation is entered. It ends with `created` and `committed`, or `not_created`.
         """
-        creation = self._creations[container_id] = Creation(namespace, container_id, self.not_created)
+        creation = self._creations[container_id] = Creation(namespace, container_id, self)
         return creation  # entered in one step, which needs no lock
 
     def not_created(self, container_id: str) -> None:
@@ -388,7 +388,7 @@ class Inventory:
             if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
                 return None
-            taken = Creation(creation.namespace, container_id, self.not_created)
+            taken = Creation(creation.namespace, container_id, self)
             taken.updates, taken.evictions = creation.updates, creation.evictions
             creation.updates = creation.evictions = _NOTHING
             creation.busy = True

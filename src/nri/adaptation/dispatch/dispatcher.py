@@ -198,6 +198,9 @@ class Dispatcher:
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
+            first = peers[0]
+            if first.takes_bytes and first.event_policies[event.number] is not None:
+                event.request.encoded()  # before anything is held: other events need not wait for that
             if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:
@@ -216,7 +219,7 @@ class Dispatcher:
 
     def _ask_in_turn(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
-        place = self._first_place(event, peers, deadline)
+        place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
                 sent = invoker.wait_for_turn(place, peer, event, deadline) if place.ticket is not None else None
@@ -242,14 +245,6 @@ class Dispatcher:
         finally:
             place.leave()
 
-    def _first_place(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> Place:
-        """Take a place in the queue of the first plugin."""
-        first = peers[0]
-        # The first plugin's request is encoded before anything is held: others need not wait for that.
-        if first.takes_bytes and first.event_policies[event.number] is not None:
-            event.request.encoded()
-        return Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
-
     def _ask_all_at_once(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """All plugins before any has answered. The error of the first one, by index, is raised when all have.
 
@@ -260,7 +255,7 @@ class Dispatcher:
         own_pids = (0, getpid())
         processes: set[int] = set()
         failures: list[NriError] = []
-        place = self._first_place(event, peers, deadline)
+        place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
                 sent = None
