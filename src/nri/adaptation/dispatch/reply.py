@@ -252,7 +252,12 @@ class Replies:
             trail.updated(updates, reply)
         container_id, pod = event.container_id, event.request.pod
         answered = reply.adjust.linux.resources.SerializeToString()
-        resources, order = event.requested_resources + answered, _order_of_creation(event, answered)
+        resources, replies = event.requested_resources + answered, event.replies
+        order: FieldOrder | Begun | None = None
+        if answered and len(replies) == 1:  # nearly always: the plugin's number is all that is to be kept
+            order = (answered, event.numbers[replies[0][0]])
+        elif answered and replies:
+            order = _order_of_answers(event)
         if trail.inventory.created(container_id, pod, resources, order, uncommitted=kept_updates.runtime_commits):
             kept_updates.add(container_id)
         return reply
@@ -301,17 +306,8 @@ def _in_order(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> Ordered
     return OrderedUpdates(updates, None, order.by_container(update.container_id for update in updates))
 
 
-def _order_of_creation(event: CreateEvent, resources: bytes) -> FieldOrder | Begun | None:
-    """Which answers a creation's resources are from; None if no answer has set any.
-
-    Args:
-        resources: those that the answers have set, encoded.
-    """
-    replies, numbers = event.replies, event.numbers
-    if not resources or not replies:
-        return None
-    if len(replies) == 1:  # one plugin's nearly always: its number is all that is to be kept
-        return resources, numbers[replies[0][0]]
-    answers = [(reply, numbers[label]) for label, reply in replies]
+def _order_of_answers(event: CreateEvent) -> FieldOrder | bytes:
+    """Which of several answers a creation's resources are from."""
+    answers = [(reply, event.numbers[label]) for label, reply in event.replies]
     is_small = sum(len(reply) for reply, _ in answers) <= _MAX_KEPT_ANSWER_BYTES
     return marshal.dumps(answers) if is_small else FieldOrder.of_creation(answers)
