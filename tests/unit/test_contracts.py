@@ -38,9 +38,9 @@ FORBIDDEN = {
         "api/removal.py",
         "nri.api.builders.checks",
     ),
-    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit": (  # noqa: E501
-        "adaptation/audit/trail.py",
-        "nri.adaptation.peers.state",
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit, all on containers": (  # noqa: E501
+        "adaptation/containers/inventory.py",
+        "nri.adaptation.audit.trail",
     ),
     "Inside the engine imports go from the server down to support; state, processes, images, specs and networks do not know each other": (  # noqa: E501
         "engine/state/names.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.adaptation import FieldOrder, Numbers, OrderedUpdates, UpdateResult
-from nri.adaptation.audit.update_result import field_names
+from nri.adaptation.containers.update_result import field_names
 from nri.api import messages as m
 
 EARLIER = (

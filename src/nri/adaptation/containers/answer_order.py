@@ -15,7 +15,7 @@ update goes to the runtime with the numbers of its fields, and a runtime keeps t
                 order.note(result, numbers)
 
 Of two plugins on one field of a container, the later one in that order counts as well. Pure. Next:
-`nri.adaptation.audit.update_result`, whose names of fields these are.
+`nri.adaptation.containers.update_result`, whose names of fields these are.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
+from nri.adaptation.containers.update_result import APPLIED, CLAMPED, field_names
 from nri.api import messages as m
 from nri.api.fields import ROWS
 from nri.wire import sole_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Self
+    from typing import Final, Self
 
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.merge.ledger import Ledger
 
 __all__ = [
     "OVERTAKEN",
+    "RUNTIME_REQUEST",
     "EventOrder",
     "FieldOrder",
     "Numbers",
@@ -45,6 +46,9 @@ __all__ = [
     "no_updates",
     "without",
 ]
+
+#: Stands for the runtime's own request where numbers of answers are kept by the plugin's label.
+RUNTIME_REQUEST: Final = ""
 
 #: Why a field of an update is left alone.
 OVERTAKEN = "a later answer of a plugin has set it"
@@ -169,7 +173,8 @@ class EventOrder:
 
     Args:
         ledger: the owners of the event's fields.
-        numbers: of the answers, by the plugin's label; by "" that of the first one: of what no plugin has set.
+        numbers: of the answers, by the plugin's label; by RUNTIME_REQUEST that of the first one, for what no plugin has
+            set.
     """
 
     __slots__ = ("_by_plugin", "_ledger")
@@ -189,7 +194,7 @@ class EventOrder:
             name = _NAMES.get(claim)
             if name is not None and container_id in found and owner in by_plugin:
                 found[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
-        return {each: Numbers(by_plugin[""], fields) for each, fields in found.items()}
+        return {each: Numbers(by_plugin[RUNTIME_REQUEST], fields) for each, fields in found.items()}
 
 
 class OrderedUpdates(list[m.ContainerUpdate]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Numbers
-from nri.adaptation.audit.inventory import KEPT_BYTES, Inventory, Presence
+from nri.adaptation.containers.inventory import KEPT_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 
@@ -201,3 +201,25 @@ def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
         inventory.begin(), [make_pod(id="p", namespace="db")], [make_container(id="old", pod_sandbox_id="p")]
     )
     assert ("old" in known, known.namespace_of("old")) == (True, "db")
+
+
+def test_a_creation_whose_block_raises_is_forgotten() -> None:
+    inventory = Inventory()
+
+    def refuse() -> None:
+        with inventory.creating("c", "default"):
+            assert inventory.known.is_creating("c")
+            raise KeyError("refused")
+
+    with pytest.raises(KeyError):
+        refuse()
+    assert not inventory.known.is_creating("c")
+
+
+def test_a_creation_whose_block_ends_well_is_there_until_it_is_committed() -> None:
+    inventory = Inventory()
+    with inventory.creating("c", "default"):
+        assert not inventory.created("c", make_pod(), b"", uncommitted=True)
+    assert inventory.known.is_creating("c")
+    assert inventory.committed("c")
+    assert not inventory.known.is_creating("c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.adaptation import FieldOrder, Numbers, Restoration
-from nri.adaptation.audit.restoration import as_updates
+from nri.adaptation.containers.restoration import as_updates
 
 HAD = nri.Update("c").set_cpu_shares(100).set_memory_limit(1000).message.linux.resources
 

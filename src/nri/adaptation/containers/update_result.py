@@ -10,7 +10,7 @@ event. A field that is not named counts as applied, so a runtime only names thos
     result.mark_refused("runc: memory.max: Device or resource busy", "memory.limit")
 
 Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
-`nri.adaptation.audit.answer_order`: which of two updates counts.
+`nri.adaptation.containers.answer_order`: which of two updates counts.
 """
 
 from __future__ import annotations

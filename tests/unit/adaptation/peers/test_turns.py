@@ -1,4 +1,4 @@
-"""The lock that is passed on in the order of asking."""
+"""Turns at plugins: the lock that passes in the order of asking, and an event's place in the queues."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.turns import FifoLock, Place, Ticket
 from nri.api import messages as m
+from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded
 
 
@@ -163,3 +165,71 @@ def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], 
     tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
     mine = lock.place(m.PodSandbox(id="mine"), True)
     assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]
+
+
+# -- an event's place among several plugins
+
+
+class Queued:
+    """A plugin, as far as a place in its queue needs it."""
+
+    takes_bytes = False
+    event_policies = (None,) * 16
+
+    def __init__(self, turn_s: float = 0.0) -> None:
+        self.lock = FifoLock()
+        self.turn_s = turn_s
+
+    def abandon(self, exchange: object) -> None:
+        raise AssertionError("nothing was sent")
+
+
+def place_at(peers: list[Queued], deadline: float | None = None) -> Place:
+    request = EventRequest(BY_METHOD["start_container"], m.PodSandbox(id="pod"), m.Container(id="c"))
+    return Place(request, peers, deadline)
+
+
+def send_nothing(peer: object, policy: object) -> None:
+    raise AssertionError("no plugin takes bytes")
+
+
+def test_an_event_holds_one_plugin_at_a_time() -> None:
+    peers = [Queued(), Queued()]
+    place = place_at(peers)
+    assert [peer.lock.held for peer in peers] == [True, False]
+    place.advance()
+    assert [peer.lock.held for peer in peers] == [False, True]
+    place.advance()
+    place.leave()
+    assert [peer.lock.held for peer in peers] == [False, False]
+
+
+def test_an_event_whose_turn_does_not_come_in_time_has_missed_it_and_holds_nothing() -> None:
+    peers = [Queued(turn_s=0.01), Queued()]
+    peers[0].lock.acquire()
+    place = place_at(peers)
+    assert place.wait(send_nothing) is None
+    assert place.missed and peers[0].lock.waiting == 0
+    place.advance()
+    assert not place.missed and peers[1].lock.held
+    place.leave()
+    assert peers[0].lock.held and not peers[1].lock.held
+
+
+def test_a_turn_that_the_callers_deadline_ends_is_not_missed_but_raises() -> None:
+    peers = [Queued(turn_s=20.0)]
+    peers[0].lock.acquire()
+    place = place_at(peers, time.monotonic() + 0.01)
+    with pytest.raises(DeadlineExceeded):
+        place.wait(send_nothing)
+    assert not place.missed and peers[0].lock.waiting == 0
+    place.leave()
+    assert peers[0].lock.held, "the other event holds it still"
+
+
+def test_an_event_that_gives_up_leaves_the_queue_in_which_it_waits() -> None:
+    peers = [Queued()]
+    peers[0].lock.acquire()
+    place = place_at(peers)
+    place.leave()
+    assert peers[0].lock.waiting == 0

@@ -25,9 +25,9 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.audit.answer_order import FieldOrder, Numbers, without
-from nri.adaptation.audit.restoration import Restoration
-from nri.adaptation.audit.update_result import field_names
+from nri.adaptation.containers.answer_order import FieldOrder, Numbers, without
+from nri.adaptation.containers.restoration import Restoration
+from nri.adaptation.containers.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
 from nri.api import messages as m
@@ -36,6 +36,7 @@ from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from types import TracebackType
 
     #: Which answers a creation's resources are from: the resources that the only one has set, encoded, and its number;
     #: or, of several, each whole answer and its number, marshalled: a third of the memory.
@@ -191,7 +192,7 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Creation:
-    """A container that is being created, and what waits for it.
+    """A container that is being created, and what waits for it. A context manager, see `Inventory.creating`.
 
     Attributes:
         namespace: of its pod.
@@ -201,14 +202,24 @@ class Creation:
         busy: what waited is being handed over.
     """
 
-    __slots__ = ("busy", "evictions", "namespace", "succeeded", "updates")
+    __slots__ = ("_container_id", "_inventory", "busy", "evictions", "namespace", "succeeded", "updates")
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, container_id: str, inventory: Inventory) -> None:
         self.namespace = namespace
+        self._container_id, self._inventory = container_id, inventory
         # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
         self.updates: dict[str, KeptUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._inventory.not_created(self._container_id)
 
 
 #: News from events while a state was on its way; None for containers that went.
@@ -274,9 +285,13 @@ class Inventory:
         else:
             self._records[container_id] = record
 
-    def creating(self, container_id: str, namespace: str) -> None:
-        """Note that the creation of a container is asked."""
-        self._creations[container_id] = Creation(namespace)  # one step, which needs no lock
+    def creating(self, container_id: str, namespace: str) -> Creation:
+        """Note that a container is being created; in a `with` block, forget it if the block raises.
+
+        This is the only place where a creation is entered. It ends with `created` and `committed`, or `not_created`.
+        """
+        creation = self._creations[container_id] = Creation(namespace, container_id, self)
+        return creation  # entered in one step, which needs no lock
 
     def not_created(self, container_id: str) -> None:
         """Note that a creation was refused: what waits for it is dropped."""
@@ -373,7 +388,7 @@ class Inventory:
             if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
                 return None
-            taken = Creation(creation.namespace)
+            taken = Creation(creation.namespace, container_id, self)
             taken.updates, taken.evictions = creation.updates, creation.evictions
             creation.updates = creation.evictions = _NOTHING
             creation.busy = True

@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.adaptation import UpdateResult
-from nri.adaptation.audit.update_result import results_of
+from nri.adaptation.containers.update_result import results_of
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 

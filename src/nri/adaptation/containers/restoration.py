@@ -1,15 +1,15 @@
 """The resources that a container has again after an update was taken back: `Restoration`. Pure.
 
 Only fields are restored that the update had set and no later answer has set since: its field gets the newest of the
-other answers. Next: `nri.adaptation.audit.inventory`, which works it out.
+other answers. Next: `nri.adaptation.containers.inventory`, which works it out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri.adaptation.audit.answer_order import Numbers, OrderedUpdates, without
-from nri.adaptation.audit.update_result import field_names
+from nri.adaptation.containers.answer_order import Numbers, OrderedUpdates, without
+from nri.adaptation.containers.update_result import field_names
 from nri.api import messages as m
 
 __all__ = ["Restoration", "as_updates"]
