@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
-from nri.adaptation.merge.limits import count
+from nri.adaptation.merge import count_entries
 from nri.api import messages as m
 from nri.errors import RemoteProtocolError
 from nri.wire import iter_fields
@@ -109,7 +109,7 @@ class Allowance:
         left = min(left, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
         if _parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
             left = 0
-        values = count(kind, data, left) if left > 0 else 1
+        values = count_entries(kind, data, left) if left > 0 else 1
         self._counted += values  # also if it is left out: to count costs time as well
         return values <= left
 

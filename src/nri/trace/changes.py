@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit import CREATION, SILENT, Provenance
-from nri.adaptation.merge.limits import count
+from nri.adaptation.merge import count_entries
 from nri.api import messages as m
 from nri.errors import ConfigError
 from nri.kube.named import NamedContainer, any_of, find
@@ -81,7 +81,7 @@ class Changes:
         """Whether the history of a container has room for the values of an event's answers, which are counted then."""
         kind, before = kind_of(event.name, reply=True), self._values.get(container, 0)
         left = self._most_values - before
-        values = sum(count(kind, reply, max(0, left)) for _, reply in replies)
+        values = sum(count_entries(kind, reply, max(0, left)) for _, reply in replies)
         if values > left:
             return False
         self._values[container] = before + values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.merge.limits import count
+from nri.adaptation.merge import count_entries
 from nri.trace.allowance import kind_of
 from nri.trace.catalog import to_json
 
@@ -43,7 +43,7 @@ class MessageJson:
         kind = kind_of(event, reply=reply)
         if kind is None:
             return {"unreadable_bytes": len(data)}
-        values = count(kind, data, max(0, self._values))
+        values = count_entries(kind, data, max(0, self._values))
         self._values -= values
         if self._values < 0 or not self._event.has_json_values(values):
             self._event.leave_out("message")

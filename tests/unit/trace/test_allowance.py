@@ -44,16 +44,17 @@ def test_a_state_of_hundreds_of_real_containers_is_parsed() -> None:
     "data",
     [
         b"\x12\x00" * 50_000,
+        bytes_field(2, bytes_field(3, b"small")) * 10_000,
         bytes_field(2, bytes_field(9, b"") * 120_000),
         bytes_field(2, bytes_field(21, bytes_field(3, b"\x01" * 200_000))),
     ],
-    ids=["empty containers", "empty mounts", "numbers"],
+    ids=["empty containers", "small containers", "empty mounts", "numbers"],
 )
 def test_a_message_that_would_take_many_times_its_bytes_is_left_out_and_named(data: bytes) -> None:
     lost: list[str] = []
     allowance = Allowance(lost.append)
     allowance.read_bytes = 1 << 20
-    event = "Synchronize" if data.startswith(b"\x12\x00") else "CreateContainer"
+    event = "Synchronize" if data.startswith((b"\x12\x00", b"\x12\x07")) else "CreateContainer"
     assert allowance.parse(event, data, reply=False) is None
     assert lost == ["message"]
 
