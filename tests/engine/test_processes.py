@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.process import Attachment, ExecResult, Execution, Exit, Runtime, exec_sync, read_interfaces, read_stats
 from nri.engine.process.conmon import find_conmon
 from nri.engine.process.execution import exec_process

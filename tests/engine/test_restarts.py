@@ -22,8 +22,8 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.parts.undo import Undo
 from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.undo import Undo
 from nri.engine.process import Runtime
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.services.images import image_message
+from nri.engine.calls.images import image_message
 from nri.errors import RequestError
 from tests.engine.node import Node
 from tests.support.oci_layouts import base_layer, layout

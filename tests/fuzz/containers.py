@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.images import image_message
 from nri.engine.images.image import Image, account_file
 from nri.engine.images.manifest import (
     config_digest,
@@ -34,7 +35,6 @@ from nri.engine.process.exits import read_exit
 from nri.engine.process.runtime import parse_state
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.process.stats import parse_interfaces
-from nri.engine.services.images import image_message
 from nri.engine.spec import Machine, find_account
 from nri.engine.spec.user import WantedUser
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere

@@ -10,21 +10,25 @@ import logging
 import threading
 from typing import Any, NamedTuple, Self
 
+from nri.engine.calls.container_creation import Creation
+from nri.engine.calls.container_removal import Containers
+from nri.engine.calls.pod_creation import Pods
+from nri.engine.calls.pod_steps import PodSteps
+from nri.engine.calls.resource_updates import Updates
 from nri.engine.config import FIRST_DOMAIN, EngineConfig
 from nri.engine.images import ImageStore
-from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods
-from nri.engine.lifecycle.creation import Creation
+from nri.engine.lifecycle.bus import EventBus
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.dry import DryMachinery
 from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.hub import NriHub
 from nri.engine.lifecycle.inventory import Inventory
-from nri.engine.lifecycle.parts.dry import DryMachinery
-from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.parts.places import Places, lock_folders
-from nri.engine.lifecycle.pod_steps import PodSteps
+from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.places import Places, lock_folders
 from nri.engine.lifecycle.processes import Processes
-from nri.engine.lifecycle.replay import Replay
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.lifecycle.updates import Updates
 from nri.engine.network import find_network
+from nri.engine.replay import Replay
 from nri.engine.state import Store
 
 __all__ = ["Condition", "Engine"]

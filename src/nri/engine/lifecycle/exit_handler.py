@@ -3,7 +3,7 @@
 One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
 of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
 time; ends that came while no engine ran are reported when the plugins of before are back. Next:
-:mod:`nri.engine.lifecycle.pod_steps`.
+:mod:`nri.engine.calls.pod_steps`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
-from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.process import Exit
 from nri.engine.state import ContainerState, PodState

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from nri.cri.evictions import Evictions
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, write_spec
-from nri.engine.lifecycle.parts.cgroups import Cgroups
-from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.command import end_left

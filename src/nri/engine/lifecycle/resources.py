@@ -21,7 +21,7 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, to_json, write_spec
-from nri.engine.lifecycle.parts.machinery import fit
+from nri.engine.lifecycle.machinery import fit
 from nri.engine.process import Runtime
 from nri.engine.spec import Machine
 from nri.engine.state.tables import next_container_state

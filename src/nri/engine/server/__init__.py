@@ -1,7 +1,7 @@
 """The engine's front door: the CRI over gRPC on a unix socket.
 
 Rules: knows gRPC, which nothing below does (extra ``engine``); which calls there are is read from the messages'
-descriptors, who answers them is in `nri.engine.services`, and a call that no group answers is Unimplemented.
+descriptors, who answers them is in `nri.engine.calls`, and a call that no group answers is Unimplemented.
 Next: :mod:`nri.engine.server.server`, then `methods`, with the table from errors to statuses.
 """
 

@@ -15,17 +15,17 @@ import grpc
 
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import SocketServer, bind
+from nri.engine.calls.containers import ContainerCalls
+from nri.engine.calls.events import EventCalls
+from nri.engine.calls.execution import ExecutionCalls, Streaming
+from nri.engine.calls.images import ImageCalls
+from nri.engine.calls.metrics import MetricCalls
+from nri.engine.calls.pods import PodCalls
+from nri.engine.calls.readings import Readings
+from nri.engine.calls.runtime_info import Facts, RuntimeInfoCalls
+from nri.engine.calls.stats import StatsCalls
 from nri.engine.engine import Engine
 from nri.engine.server.methods import Methods
-from nri.engine.services.containers import ContainerCalls
-from nri.engine.services.events import EventCalls
-from nri.engine.services.execution import ExecutionCalls, Streaming
-from nri.engine.services.images import ImageCalls
-from nri.engine.services.metrics import MetricCalls
-from nri.engine.services.pods import PodCalls
-from nri.engine.services.readings import Readings
-from nri.engine.services.runtime_info import Facts, RuntimeInfoCalls
-from nri.engine.services.stats import StatsCalls
 from nri.engine.support.errors import EngineError
 from nri.threads import ThreadPool
 

@@ -15,10 +15,10 @@ import pytest
 
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.call import Call, ended
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
-from nri.engine.services.call import Call, ended
 from nri.engine.support.errors import EngineError, NotThere
 from nri.errors import NriError
 from tests.support.waiting import wait_for

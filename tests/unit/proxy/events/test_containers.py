@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation import Numbers, OrderedUpdates
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.services.containers import ContainerCalls
+from nri.engine.calls.containers import ContainerCalls
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from nri.proxy.passing import Call, RuntimeFailed
