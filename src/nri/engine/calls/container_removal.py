@@ -36,7 +36,7 @@ from nri.engine.process import (
 from nri.engine.process.execution import exec_process
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.tables import next_container_state
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import NriError
 from nri.threads import run_all
 
@@ -66,11 +66,11 @@ class Containers:
     # --- asking ---
 
     def get(self, prefix: str) -> ContainerRecord:
-        """The record of a container, by its id or the beginning of it. Raises NotThere. Not to be changed."""
+        """The record of a container, by its id or the beginning of it. Raises NotFound. Not to be changed."""
         return self._inventory.container(prefix).record
 
     def entry(self, prefix: str) -> ContainerEntry:
-        """A container with its configuration as a message and its OCI spec. Raises NotThere."""
+        """A container with its configuration as a message and its OCI spec. Raises NotFound."""
         return self._inventory.container(prefix)
 
     def list(self, pod_id: str = "") -> list[ContainerRecord]:
@@ -78,7 +78,7 @@ class Containers:
         return [each.record for each in self._inventory.containers(pod_id)]
 
     def stats(self, prefix: str) -> ContainerStats:
-        """The resources that a container uses now. Raises NotThere, WrongState if it does not run."""
+        """The resources that a container uses now. Raises NotFound, WrongState if it does not run."""
         container = self._running(prefix)
         try:
             return read_stats(container.record.pid, own=container.record.cgroup_path)
@@ -133,7 +133,7 @@ class Containers:
         """
         try:
             container = self._inventory.container(prefix)
-        except NotThere:
+        except NotFound:
             return
         self._processes.stop(container, timeout_s, gone)
 
@@ -141,7 +141,7 @@ class Containers:
         """Remove a container, stopped by force if it runs. Repeating it is no error. Raises EngineError."""
         try:
             container = self._inventory.container(prefix)
-        except NotThere:
+        except NotFound:
             return
         with container.request_lock:
             if container.record.state is not ContainerState.REMOVING:
@@ -178,7 +178,7 @@ class Containers:
         timeout_s: float | None = None,
         gone: threading.Event | None = None,
     ) -> ExecResult:
-        """Run a program in a container to its end. Raises NotThere, WrongState, CommandTimeout, CommandFailed.
+        """Run a program in a container to its end. Raises NotFound, WrongState, CommandTimeout, CommandFailed.
 
         It is killed when its time is over, or its caller `gone`.
         """
@@ -193,7 +193,7 @@ class Containers:
         return Execution(self._runtime(container), container.id, process, stdin=stdin)
 
     def attach(self, prefix: str) -> Attachment:
-        """Watch a container's own streams, and type into them. Raises NotThere, WrongState, EngineError."""
+        """Watch a container's own streams, and type into them. Raises NotFound, WrongState, EngineError."""
         return Attachment(Path(self._running(prefix).record.bundle))
 
     def resize(self, prefix: str, width: int, height: int) -> None:
@@ -201,7 +201,7 @@ class Containers:
         self._machinery.conmon.resize(Path(self._running(prefix).record.bundle), width, height)
 
     def reopen_log(self, prefix: str) -> None:
-        """Write a new log file, after the present one was renamed. Raises NotThere, WrongState, EngineError."""
+        """Write a new log file, after the present one was renamed. Raises NotFound, WrongState, EngineError."""
         container = self._running(prefix)
         record = container.record
         if record.log_path:

@@ -19,7 +19,7 @@ from nri.engine.calls.container_removal import Containers
 from nri.engine.lifecycle.inventory import ContainerEntry
 from nri.engine.lifecycle.status import STATES, container_status
 from nri.engine.state import ContainerRecord
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 from nri.errors import RequestError
 
 __all__ = ["ContainerCalls"]
@@ -50,13 +50,13 @@ class ContainerCalls:
 
         One that is not there, or over, is no error.
         """
-        with suppress(NotThere):  # which is what was wanted
+        with suppress(NotFound):  # which is what was wanted
             self._containers.stop(request.container_id, max(request.timeout, 0), ended(call))
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:
         """Remove a container, killed if it still runs; one that is not there is no error."""
-        with suppress(NotThere):  # which is what was wanted
+        with suppress(NotFound):  # which is what was wanted
             self._containers.remove(request.container_id)
         return pb.RemoveContainerResponse()
 

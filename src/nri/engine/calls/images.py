@@ -18,7 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, chunks
 from nri.engine.images import Credentials, Image, ImageStore, parse_reference
 from nri.engine.spec import parse_id
-from nri.engine.support.errors import CommandFailed, EngineError, NotThere
+from nri.engine.support.errors import CommandFailed, EngineError, NotFound
 from nri.errors import RequestError
 from nri.files import Usage
 
@@ -48,7 +48,7 @@ class ImageCalls:
         """One image; an empty answer if it is not there."""
         try:
             image = self._store.get(_named(request.image))
-        except NotThere:
+        except NotFound:
             return pb.ImageStatusResponse()
         info = {"info": json.dumps({"imageSpec": {"config": image.config}})} if request.verbose else {}
         return pb.ImageStatusResponse(image=image_message(image), info=info)
@@ -89,7 +89,7 @@ class ImageCalls:
             return [image_message(image) for image in self._store.list()]
         try:
             return [image_message(self._store.get(wanted.image.image))]
-        except NotThere:
+        except NotFound:
             return []
 
 

@@ -55,7 +55,7 @@ class Inputs:
         )
 
     def account(self, config: pb.ContainerConfig, image: Image) -> Account:
-        """The user in numbers, as the image's own files have it. Raises RequestError, NotThere, EngineError."""
+        """The user in numbers, as the image's own files have it. Raises RequestError, NotFound, EngineError."""
         return find_account(wanted_user(config, image_config(image)), *self._machinery.images.accounts(image))
 
     # --- root file systems ---
@@ -63,7 +63,7 @@ class Inputs:
     def mount(self, pod: PodEntry, container: ContainerEntry, image: Image) -> dict[int, str]:
         """Mount the container's root and the images that it mounts, all noted in its record; these by their place.
 
-        Raises NotThere, EngineError, RequestError.
+        Raises NotFound, EngineError, RequestError.
         """
         images, mapping = self._machinery.images, _mapping(pod, container.config)
         container.record.rootfs = str(images.mount(image, container.id, mapping))

@@ -23,7 +23,7 @@ from nri.engine.network.results import parse_result
 from nri.engine.spec import check_pod, pod_sysctls
 from nri.engine.state import PodRecord, PodState
 from nri.engine.state.names import new_id, pod_name
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 
 __all__ = ["Pods"]
 
@@ -48,11 +48,11 @@ class Pods:
     # --- asking ---
 
     def get(self, prefix: str) -> PodRecord:
-        """The record of a pod, by its id or the beginning of it. Raises NotThere. Not to be changed."""
+        """The record of a pod, by its id or the beginning of it. Raises NotFound. Not to be changed."""
         return self._inventory.pod(prefix).record
 
     def entry(self, prefix: str) -> PodEntry:
-        """A pod with its configuration as a message, by its id or the beginning of it. Raises NotThere."""
+        """A pod with its configuration as a message, by its id or the beginning of it. Raises NotFound."""
         return self._inventory.pod(prefix)
 
     def list(self) -> list[PodRecord]:
@@ -86,7 +86,7 @@ class Pods:
         """Stop a pod with all its containers, by force, and give its network back. Repeating it is no error."""
         try:
             pod = self._inventory.pod(prefix)
-        except NotThere:
+        except NotFound:
             return
         with pod.request_lock:
             self._stop(pod)
@@ -111,7 +111,7 @@ class Pods:
         """Remove a pod with all its containers, stopped first by force. Repeating it is no error."""
         try:
             pod = self._inventory.pod(prefix)
-        except NotThere:
+        except NotFound:
             return
         with pod.request_lock:
             if pod.record.state is not PodState.REMOVING:

@@ -21,7 +21,7 @@ from nri.engine.calls.pod_creation import Pods
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry
 from nri.engine.lifecycle.status import container_status, pod_status
 from nri.engine.state import PodRecord, PodState
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 
 __all__ = ["PodCalls"]
 
@@ -38,13 +38,13 @@ class PodCalls:
 
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest, call: Call) -> pb.StopPodSandboxResponse:
         """Stop a pod with its containers; one that is not there, or stopped, is no error."""
-        with suppress(NotThere):  # which is what was wanted
+        with suppress(NotFound):  # which is what was wanted
             self._pods.stop(request.pod_sandbox_id)
         return pb.StopPodSandboxResponse()
 
     def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest, call: Call) -> pb.RemovePodSandboxResponse:
         """Remove a pod with its containers, stopped first; one that is not there is no error."""
-        with suppress(NotThere):  # which is what was wanted
+        with suppress(NotFound):  # which is what was wanted
             self._pods.remove(request.pod_sandbox_id)
         return pb.RemovePodSandboxResponse()
 
@@ -91,7 +91,7 @@ class PodCalls:
         for record in self._containers.list(pod_id):
             try:
                 yield self._containers.entry(record.id)
-            except NotThere:
+            except NotFound:
                 continue  # removed just now
 
 

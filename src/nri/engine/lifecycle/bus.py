@@ -15,7 +15,7 @@ from typing import Self
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
 from nri.engine.lifecycle.status import container_status, pod_status
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 
 __all__ = ["EventBus", "Subscription"]
 
@@ -111,7 +111,7 @@ class EventBus:
         """Add the statuses of a pod and its containers to an event."""
         try:
             event.pod_sandbox_status.CopyFrom(pod_status(self._inventory.pod(pod_id)))
-        except NotThere:
+        except NotFound:
             return  # it is removed
         event.containers_statuses.extend(map(container_status, self._inventory.containers(pod_id)))
 

@@ -24,7 +24,7 @@ from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
 from nri.engine.lifecycle.status import pod_status, progress
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
 __all__ = ["Domain"]
@@ -198,7 +198,7 @@ class Domain:
     def _pair(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
         try:
             pod = self.pod_message(self._inventory.pod(container.record.pod_id))
-        except NotThere:  # its record was lost; the event is for the container
+        except NotFound:  # its record was lost; the event is for the container
             pod = m.PodSandbox(id=container.record.pod_id)
         return pod, self.container_message(container)
 

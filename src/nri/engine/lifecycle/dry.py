@@ -24,7 +24,7 @@ from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime
 from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
 from nri.engine.spec import Machine
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 from nri.files import private_folder, remove_tree
 
 __all__ = ["DryMachinery"]
@@ -80,7 +80,7 @@ class _Images(ImageStore):
         """The image of this name or id."""
         try:
             return super().get(name)
-        except NotThere:
+        except NotFound:
             digest = hashlib.sha256(name.encode()).hexdigest()
             return Image(f"sha256:{digest}", (name,), config={"Cmd": [_COMMAND]}, pulled_at_ns=time.time_ns())
 

@@ -20,7 +20,7 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.process import Exit
 from nri.engine.state import ContainerState, PodState
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import describe
 
 __all__ = ["ExitHandler"]
@@ -115,7 +115,7 @@ class ExitHandler:
     def _take(self, found: Exit) -> None:
         try:
             container = self._inventory.container(found.container_id)
-        except NotThere:
+        except NotFound:
             self._holder_ended(found)
         else:
             self.take(container, found)
@@ -181,7 +181,7 @@ class ExitHandler:
         """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""
         try:
             container = self._inventory.pod(found.container_id)
-        except NotThere:
+        except NotFound:
             return
         with container.record_lock:
             if container.record.state is PodState.READY:

@@ -22,7 +22,7 @@ from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerRecord, ContainerState, Ids, Names, PodRecord, PodState, Store
 from nri.engine.state.tables import next_container_state, next_pod_state
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular, write_whole
 
 __all__ = ["ContainerEntry", "Inventory", "PodEntry", "to_json"]
@@ -115,23 +115,23 @@ class Inventory:
     # --- finding ---
 
     def pod(self, prefix: str) -> PodEntry:
-        """The pod of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        """The pod of an id or its beginning. Raises NotFound, also for one that is still being made."""
         return self._pod(self._pod_ids.resolve(prefix), prefix)
 
     def _pod(self, identity: str, asked: str) -> PodEntry:
         with self._lock:
             found = self._pods.get(identity)
         if found is None or found.record.state is PodState.CREATING:
-            raise NotThere("pod", asked)
+            raise NotFound("pod", asked)
         return found
 
     def container(self, prefix: str) -> ContainerEntry:
-        """The container of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        """The container of an id or its beginning. Raises NotFound, also for one that is still being made."""
         identity = self._container_ids.resolve(prefix)
         with self._lock:
             found = self._containers.get(identity)
         if found is None or found.record.state is ContainerState.CREATING:
-            raise NotThere("container", prefix)
+            raise NotFound("container", prefix)
         return found
 
     def pods(self) -> list[PodEntry]:
@@ -154,14 +154,14 @@ class Inventory:
     def add(self, entry: Entry) -> None:
         """Take in a pod or container that is about to be made, with its name; its record is on the disk then.
 
-        Raises AlreadyThere if another one has the name.
+        Raises AlreadyExists if another one has the name.
         """
         self._names(entry).reserve(entry.record.name, entry.id)
         self.put(entry)
         self._enter(entry)
 
     def take_in(self, entry: Entry) -> None:
-        """Take in a pod or container that the disk has. Raises AlreadyThere if another one has its name."""
+        """Take in a pod or container that the disk has. Raises AlreadyExists if another one has its name."""
         self._names(entry).reserve(entry.record.name, entry.id)
         self._enter(entry)
 

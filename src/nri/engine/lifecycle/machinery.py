@@ -27,7 +27,7 @@ from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
 from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
-from nri.engine.support.errors import EngineError, ToolMissing
+from nri.engine.support.errors import EngineError, MissingTool
 from nri.errors import RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
@@ -90,7 +90,7 @@ class Machinery:
     def handler(self, asked: str) -> str:
         """The runtime handler of a request; "" is the default. Before anything is made with it.
 
-        Raises RequestError for one that there is not, ToolMissing for one whose program is not on this machine.
+        Raises RequestError for one that there is not, MissingTool for one whose program is not on this machine.
         """
         handler = asked or self.config.default_runtime
         if handler not in self.config.runtimes:
@@ -98,7 +98,7 @@ class Machinery:
             raise RequestError("runtime_handler", asked, f"is none of this engine's: {known}")
         path = self.config.runtimes[handler].path
         if not self.dry and shutil.which(path) is None:
-            raise ToolMissing(path)
+            raise MissingTool(path)
         return handler
 
     def runtime(self, handler: str) -> Runtime:

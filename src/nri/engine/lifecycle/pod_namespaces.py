@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nri.engine.network import NetworkNamespaces
 from nri.engine.spec import Sysctl
-from nri.engine.support.errors import EngineError, ToolMissing
+from nri.engine.support.errors import EngineError, MissingTool
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
 from nri.errors import RequestError
 from nri.files import remove_tree
@@ -42,7 +42,7 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
     """
     program, cat = shutil.which("unshare"), shutil.which("cat")
     if program is None or cat is None:
-        raise ToolMissing("unshare (util-linux), for pods with a user namespace")
+        raise MissingTool("unshare (util-linux), for pods with a user namespace")
     argv = [program, "--user", *(flag for kind, flag in _UNSHARE_FLAGS.items() if kind in kinds), cat]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=environment_of_child()

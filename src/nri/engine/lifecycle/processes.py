@@ -22,7 +22,7 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.command import end_left
-from nri.engine.support.errors import CommandTimeout, EngineError, NotThere
+from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
 from nri.files import remove_tree
 from nri.text import plain
 
@@ -128,7 +128,7 @@ class Processes:
         """The cgroup of a container's pod; plugins may have given the container itself another one."""
         try:
             return self._inventory.pod(record.pod_id).record.cgroup_parent
-        except NotThere:
+        except NotFound:
             return posixpath.dirname(record.cgroup_path)
 
     # --- stopping ---

@@ -25,7 +25,7 @@ from nri.engine.lifecycle.machinery import fit
 from nri.engine.process import Runtime
 from nri.engine.spec import Machine
 from nri.engine.state.tables import next_container_state
-from nri.engine.support.errors import EngineError, NotThere, WrongState
+from nri.engine.support.errors import EngineError, NotFound, WrongState
 from nri.errors import NriError
 from nri.oci import Generator, without_unset
 
@@ -63,7 +63,7 @@ class Resources:
         try:
             container = self._inventory.container(update.container_id)
             self.change(container, update.linux.resources, result, numbers=numbers)
-        except (NotThere, WrongState) as error:
+        except (NotFound, WrongState) as error:
             result.mark_stale(str(error))
         except (NriError, OSError) as error:
             _log.warning("an update by a plugin of container %s failed: %s", update.container_id, error)

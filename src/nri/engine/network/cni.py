@@ -21,7 +21,7 @@ from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import end_left, last_words, run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from nri.files import private_folder, read_regular, set_aside, write_whole
 
 __all__ = ["Cni"]
@@ -159,7 +159,7 @@ class Cni:
         for folder in self.folders:
             if os.access(folder / name, os.X_OK):
                 return str(folder / name)
-        raise ToolMissing(f"{name} (a CNI plugin, looked for in {', '.join(map(str, self.folders))})")
+        raise MissingTool(f"{name} (a CNI plugin, looked for in {', '.join(map(str, self.folders))})")
 
     def _kept(self, pod_id: str) -> Json | None:
         try:

@@ -93,7 +93,7 @@ class Conmon:
         """Create the container of a bundle; :meth:`Runtime.start` has it run.
 
         `place` gets conmon's pid before it does anything, to put it into a cgroup. Raises CommandFailed with the
-        runtime's words, CommandTimeout, ToolMissing, RequestError; nothing is left of the container then.
+        runtime's words, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip

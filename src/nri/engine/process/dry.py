@@ -22,7 +22,7 @@ from nri.engine.process.conmon import Created
 from nri.engine.process.execution import ExecResult
 from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
-from nri.engine.support.errors import CommandFailed, NotThere
+from nri.engine.support.errors import CommandFailed, NotFound
 
 __all__ = ["FIRST_PID", "DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
 
@@ -130,7 +130,7 @@ class DryRuntime:
         try:
             return self._containers[container_id]
         except KeyError:
-            raise NotThere("container", container_id) from None
+            raise NotFound("container", container_id) from None
 
     def _change(self, container_id: str, command: str, before: tuple[str, ...], after: str) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from nri.engine.process.conmon import NUMBER_BYTES, PERSIST, find_conmon
 from nri.engine.process.runtime import Runtime
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular
 
 __all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
@@ -156,7 +156,7 @@ def end_lost(runtime: Runtime, container_id: str) -> None:
     """Kill a container without conmon, and wait until its first process is gone."""
     try:
         pid = runtime.state(container_id).pid
-    except NotThere:
+    except NotFound:
         return
     try:
         descriptor = os.pidfd_open(pid) if pid > 0 else -1

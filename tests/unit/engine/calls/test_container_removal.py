@@ -16,7 +16,7 @@ from nri.api import messages as m
 from nri.engine.calls.container_removal import START_FAILED
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import CommandFailed, EngineError, InvalidRequest, NotThere, WrongState
+from nri.engine.support.errors import CommandFailed, EngineError, InvalidRequest, NotFound, WrongState
 from nri.errors import NriError, RequestError
 
 WHOLE = ["create_container", "post_create_container", "start_container", "post_start_container", "stop_container",
@@ -92,7 +92,7 @@ def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: A
     pod = dry.pod()
     for number in range(17):  # two of them begin alike
         dry.create(pod, f"c{number}")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         dry.engine.containers.get("zzz")
     first = [record.id[0] for record in dry.engine.containers.list()]
     twice = next(letter for letter in first if first.count(letter) > 1)

@@ -9,7 +9,7 @@ import pytest
 import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import PodState
-from nri.engine.support.errors import AlreadyThere, EngineError, NotThere
+from nri.engine.support.errors import AlreadyExists, EngineError, NotFound
 from nri.errors import NriError, RequestError
 
 WHOLE = ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
@@ -26,7 +26,7 @@ def test_a_whole_life_has_each_event_once(dry: Any) -> None:
         kinds = [listener.get(1).container_event_type for _ in range(4)]
     assert dry.told.of("pod") == WHOLE
     assert kinds == [0, 1, 2, 3]
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         dry.engine.pods.get(pod)
 
 
@@ -68,11 +68,11 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
 
 def test_a_name_is_free_after_the_removal_and_not_before(dry: Any) -> None:
     pod = dry.pod()
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         dry.pod()
     assert dry.engine.pods.get(pod).state is PodState.READY
     dry.engine.pods.stop(pod)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         dry.pod()
     dry.engine.pods.remove(pod)
     dry.pod()

@@ -12,7 +12,7 @@ import pytest
 from nri.engine.lifecycle import pod_namespaces
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces, mapped_process
 from nri.engine.spec import Sysctl
-from nri.engine.support.errors import EngineError, ToolMissing
+from nri.engine.support.errors import EngineError, MissingTool
 from nri.errors import RequestError
 
 SYSCTL = Sysctl(("net", "conf", "eth0.1", "forwarding"), "1", "linux.sysctls[x]")
@@ -172,5 +172,5 @@ def test_a_kernel_that_refuses_is_told_in_the_programs_words(
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolMissing, match="util-linux"), mapped_process({"ipc"}, MAPPINGS):
+    with pytest.raises(MissingTool, match="util-linux"), mapped_process({"ipc"}, MAPPINGS):
         pass

@@ -19,7 +19,7 @@ from nri.engine.calls.call import Call, ended
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import NriError
 from tests.support.waiting import wait_for
 
@@ -34,7 +34,7 @@ class Calls:
         return pb.VersionResponse(runtime_name="test")
 
     def stop_container(self, request: pb.StopContainerRequest, call: object) -> pb.StopContainerResponse:
-        raise NotThere("container", request.container_id)
+        raise NotFound("container", request.container_id)
 
     def image_fs_info(self, request: pb.ImageFsInfoRequest, call: object) -> pb.ImageFsInfoResponse:
         return pb.ImageFsInfoResponse()
