@@ -171,7 +171,7 @@ MUTANTS = (
            "ContainerState.REMOVING)", "unit/engine/lifecycle/test_exit_handler.py"),
     Mutant("engine/streaming/channels/command.py", "(ValueError, RecursionError)", "ValueError",
            "unit/engine/streaming/channels/test_command.py"),
-    Mutant("engine/calls/pod_creation.py", "in (PodState.STOPPED, PodState.REMOVING)", "is PodState.STOPPED",
+    Mutant("engine/calls/pod_removal.py", "in (PodState.STOPPED, PodState.REMOVING)", "is PodState.STOPPED",
            "unit/engine/calls/test_pod_creation.py"),
     Mutant("engine/streaming/tokens.py", "ask if expires > self._clock() else None", "ask",
            "unit/engine/streaming/test_tokens.py"),

@@ -108,14 +108,14 @@ class _Streams:
         self._engine = engine
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
-        return self._engine.containers.exec(container_id, argv, tty=tty, stdin=stdin)
+        return self._engine.running_containers.exec(container_id, argv, tty=tty, stdin=stdin)
 
     def attach(self, container_id: str) -> Attachment:
-        return self._engine.containers.attach(container_id)
+        return self._engine.running_containers.attach(container_id)
 
     def resize(self, container_id: str, width: int, height: int) -> None:
-        self._engine.containers.resize(container_id, width, height)
+        self._engine.running_containers.resize(container_id, width, height)
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        namespace = self._engine.pods.get(pod_id).namespace_paths.get("network")
+        namespace = self._engine.inventory.pod(pod_id).record.namespace_paths.get("network")
         return connect_port(Path(namespace) if namespace else None, port)

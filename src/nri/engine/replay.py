@@ -1,34 +1,32 @@
-"""The first work of a restarted engine, with what it finds: records, processes, mounts.
+"""What a started engine does first with the records, processes and mounts that an earlier one has left.
 
-Rules: what runs runs on; what was half made is taken back; what has ended meanwhile is handled as every end; after a
-restart of the machine all has ended. Steps that cannot be taken back are named and left for the next removal. A record
-that cannot be used is set aside and named, and `lost` makes another one, so that a client can remove its pod or
-container; a container whose pod is not known is ended. Files without a record are removed only if they have the name
-of an id and are in a folder of the engine. Next: :mod:`nri.engine.engine`.
+What runs continues; what was half created is taken back; what has ended meanwhile is handled like every end; after a
+restart of the machine everything has ended. Steps that cannot be taken back are reported and left for the next removal.
+A record that cannot be used is set aside, and a substitute is made, so that a client can remove its pod or container; a
+container whose pod is not known is ended. Files without a record are removed only if they have the name of an id and
+are in a folder of the engine.
 """
 
 from __future__ import annotations
 
+import posixpath
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.container_creation import Creation
-from nri.engine.calls.pod_steps import PodSteps
-from nri.engine.lifecycle.bundles import remove_bundle
+from nri.engine.calls.container_creation import ContainerCreation
+from nri.engine.calls.pod_creation import PodFiles, PodSteps
 from nri.engine.lifecycle.cgroups import Cgroups
-from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.exit_handler import ExitHandler
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, read_spec
+from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, read_spec
 from nri.engine.lifecycle.machinery import Machinery
-from nri.engine.lifecycle.pod_files import PodFiles
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.lifecycle.places import remove_bundle
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.status import container_status, pod_status
 from nri.engine.lifecycle.undo import take_back
-from nri.engine.lost import lost_container, lost_pod
 from nri.engine.network.cni import INTERFACE
 from nri.engine.network.results import parse_result
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
@@ -37,27 +35,22 @@ from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
 from nri.errors import NriError, describe
 
-__all__ = ["Replay", "sweep"]
+__all__ = ["RECORD_LOST", "Replay", "lost_container", "lost_pod", "sweep"]
 
-_UNKNOWN_CODE = 255
+#: The reason of a container whose record cannot be read.
+RECORD_LOST = "RecordLost"
+_KEY = "io.kubernetes.cri."
+#: Plugins were notified of it, as of each one that was made, and are to be notified of its end.
+_NRI = {"told": "created"}
 
 
 class Replay:
     """Takes up the records of an engine that ended. `complaints` says what was not as it should be."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        machinery: Machinery,
-        domain: Domain,
-        processes: Processes,
-        steps: PodSteps,
-        creation: Creation,
-        exit_handler: ExitHandler,
-    ) -> None:
-        self._inventory, self._machinery, self._domain, self._steps = inventory, machinery, domain, steps
-        self._creation, self._exit_handler = creation, exit_handler
-        self._cgroups, self._processes = processes.cgroups, processes
+    def __init__(self, parts: Parts, steps: PodSteps, creation: ContainerCreation) -> None:
+        self._inventory, self._machinery, self._processes = parts.inventory, parts.machinery, parts.processes
+        self._domain, self._exit_handler = parts.domain, parts.exit_handler
+        self._steps, self._creation, self._cgroups = steps, creation, parts.processes.cgroups
         self.complaints: list[str] = []
 
     def records(self) -> None:
@@ -256,3 +249,85 @@ def _pods(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
 def _strays(names: Iterable[str], known: Collection[str]) -> list[str]:
     """The names that belong to no id; images that a container mounts have its id and a number. Pure."""
     return sorted(name for name in names if name.partition("-image")[0] not in known)
+
+
+# --- substitutes of lost records ---
+# Their values come from other files and from the kernel: the annotations of the container's OCI spec name its pod, and
+# cgroups are found by their names. Such a container is in the state unknown, and such a pod is not ready, until a
+# client removes it.
+
+
+def lost_container(identity: str, complaint: str, machinery: Machinery, cgroups: Cgroups) -> ContainerRecord:
+    """A record for a container; its `pod_id` is "" if nothing names the pod. The complaint is its message."""
+    bundle = machinery.places.bundle(identity)
+    annotations = _annotations(machinery, identity)
+    name = annotations.get(f"{_KEY}container-name") or identity
+    image = annotations.get(f"{_KEY}image-name", "")
+    return ContainerRecord(
+        id=identity,
+        name=identity,
+        config={"metadata": {"name": name}, "image": {"image": image}},
+        created_at_ns=time.time_ns(),
+        nri=dict(_NRI),
+        pod_id=annotations.get(f"{_KEY}sandbox-id", ""),
+        state=ContainerState.UNKNOWN,
+        image=image,
+        runtime_handler=_handler(machinery, identity),
+        bundle=str(bundle),
+        cgroup_path=_cgroup(cgroups, identity),
+        reason=RECORD_LOST,
+        message=complaint,
+    )
+
+
+def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: Iterable[ContainerRecord]) -> PodRecord:
+    """A record for a pod that is not ready, after its containers, which know its name and its cgroup."""
+    cgroup = _cgroup(cgroups, identity)
+    parents = [posixpath.dirname(path) for path in (cgroup, *(row.cgroup_path for row in containers)) if path]
+    own = machinery.pod_cgroup(identity)
+    metadata: dict[str, str] = {}
+    for container in containers:
+        annotations = _annotations(machinery, container.id)
+        for key in ("name", "namespace", "uid"):
+            metadata.setdefault(key, annotations.get(f"{_KEY}sandbox-{key}", ""))
+    metadata["name"] = metadata.get("name") or identity
+    parent = parents[0] if parents else own
+    bundle = machinery.places.bundle(identity)
+    return PodRecord(
+        id=identity,
+        name=identity,
+        # A cgroup that a client has named is the client's to remove.
+        config={"metadata": metadata, "linux": {"cgroup_parent": "" if parent == own else parent}},
+        created_at_ns=time.time_ns(),
+        nri=dict(_NRI),
+        namespace=metadata.get("namespace", ""),
+        uid=metadata.get("uid", ""),
+        state=PodState.STOPPING,
+        runtime_handler=_handler(machinery, identity),
+        cgroup_parent=parent,
+        cgroup_path=parent,
+        bundle=str(bundle) if cgroup or bundle.exists() else "",
+    )
+
+
+def _annotations(machinery: Machinery, identity: str) -> Mapping[str, str]:
+    """The annotations of a bundle's spec that are text; {} without a spec that can be read."""
+    try:
+        rows: Any = read_spec(machinery.places.bundle(identity)).get("annotations")
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(rows, dict):
+        return {}
+    return {key: text for key, text in rows.items() if isinstance(text, str) and text.isascii() and text.isprintable()}
+
+
+def _handler(machinery: Machinery, identity: str) -> str:
+    """The handler whose OCI runtime has the container; the default one if none has it."""
+    handlers = [name for name in machinery.config.runtimes if (machinery.places.runtime(name) / identity).exists()]
+    return handlers[0] if handlers else machinery.config.default_runtime
+
+
+def _cgroup(cgroups: Cgroups, identity: str) -> str:
+    """The container's own cgroup, "" if there is none."""
+    paths = [path for path in cgroups.find(identity) if not posixpath.basename(path).startswith("conmon-")]
+    return paths[0] if paths else ""

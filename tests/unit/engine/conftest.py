@@ -73,18 +73,18 @@ class Dry:
         return pb.PodSandboxConfig(metadata=metadata, log_directory=str(self.folder / "logs"))
 
     def pod(self, name: str = "pod") -> str:
-        return self.engine.pods.run(self.pod_config(name))
+        return self.engine.pod_creation.run(self.pod_config(name))
 
     def container_config(self, name: str = "c", **more: Any) -> pb.ContainerConfig:
         metadata = pb.ContainerMetadata(name=name)
         return pb.ContainerConfig(metadata=metadata, image=pb.ImageSpec(image="busybox"), command=["sh"], **more)
 
     def create(self, pod: str, name: str = "c", **more: Any) -> str:
-        return self.engine.containers.create(pod, self.container_config(name, **more))
+        return self.engine.container_creation.create(pod, self.container_config(name, **more))
 
     def run(self, pod: str, name: str = "c", **more: Any) -> str:
         made = self.create(pod, name, **more)
-        self.engine.containers.start(made)
+        self.engine.container_start.start(made)
         return made
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine import replay as module
-from nri.engine.calls.pods import PodCalls
+from nri.engine.calls.statuses import StatusCalls
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.status import container_status
-from nri.engine.replay import sweep
+from nri.engine.replay import RECORD_LOST, lost_container, lost_pod, sweep
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 
@@ -33,10 +34,10 @@ def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_onc
     made = dry.run(pod)
     engine = dry.restart()
     assert engine.inventory.container(made).ended.wait(20)
-    assert engine.containers.get(made).state is ContainerState.EXITED
+    assert engine.inventory.container(made).record.state is ContainerState.EXITED
     assert dry.told.of("c")[-1] == "stop_container"
     engine = dry.restart()
-    engine.pods.remove(pod)
+    engine.pod_removal.remove(pod)
     assert dry.told.of("c").count("stop_container") == dry.told.of("c").count("remove_container") == 1
     assert dry.told.of("pod") == ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
 
@@ -44,7 +45,7 @@ def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_onc
 def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
     pod = dry.pod()
     made = dry.run(pod)
-    dry.engine.containers.stop(made)
+    dry.engine.container_removal.stop(made)
     dry.engine.stop()
     change(dry, "containers", made, nri={"told": "created"})
     dry.told.events.clear()
@@ -61,19 +62,19 @@ def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
     change(dry, "containers", made, state="creating")
     dry.told.events.clear()
     engine = dry.restart()
-    assert (engine.containers.list(), engine.complaints, dry.told.events) == ([], [], [])
+    assert (engine.inventory.containers(), engine.complaints, dry.told.events) == ([], [], [])
     assert records(dry, "containers") == {} and not (dry.config.state / "bundles" / made).exists()
     dry.engine.stop()
     change(dry, "pods", pod, state="creating")
     engine = dry.restart()
-    assert (engine.pods.list(), records(dry, "pods")) == ([], {})
+    assert (engine.inventory.pods(), records(dry, "pods")) == ([], {})
 
 
 def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
     pod = dry.pod()
     made = dry.create(pod, labels={"a": "b"})
-    before = dry.engine.containers.get(made)
-    after = dry.restart().containers.entry(made)
+    before = dry.engine.inventory.container(made).record
+    after = dry.restart().inventory.container(made)
     assert (after.record.name, after.record.labels) == (before.name, {"a": "b"})
     assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
 
@@ -81,12 +82,12 @@ def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
 def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: Any) -> None:
     pod = dry.pod()
     made = dry.run(pod)
-    dry.engine.containers.stop(made)
+    dry.engine.container_removal.stop(made)
     dry.engine.stop()
     change(dry, "containers", made, state="removing")
     engine = dry.restart()
-    engine.containers.remove(made)
-    assert engine.containers.list() == [] and dry.told.of("c")[-1] == "remove_container"
+    engine.container_removal.remove(made)
+    assert engine.inventory.containers() == [] and dry.told.of("c")[-1] == "remove_container"
 
 
 def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_containers_stay(dry: Any) -> None:
@@ -96,12 +97,12 @@ def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_c
     (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
     for _ in range(2):  # also at the next start
         engine = dry.restart()
-        record = engine.pods.get(pod)
+        record = engine.inventory.pod(pod).record
         assert (record.state, record.namespace, record.uid) == (PodState.STOPPING, "n", "u-pod")
-        assert engine.pods.entry(pod).config.metadata.name == "pod"
-        assert engine.containers.get(container).pod_id == pod
-    engine.pods.remove(pod)
-    assert (engine.pods.list(), engine.containers.list()) == ([], [])
+        assert engine.inventory.pod(pod).config.metadata.name == "pod"
+        assert engine.inventory.container(container).record.pod_id == pod
+    engine.pod_removal.remove(pod)
+    assert (engine.inventory.pods(), engine.inventory.containers()) == ([], [])
     assert (dry.config.root / "records/broken" / f"{pod}.json").read_text() == "{"
 
 
@@ -115,7 +116,7 @@ def test_a_container_whose_record_cannot_be_read_is_in_its_pod_and_names_the_rea
     assert (entry.record.pod_id, entry.config.metadata.name, entry.record.image) == (pod, "c", "busybox")
     assert f"records/containers/{container}.json" in entry.record.message and "set aside as" in entry.record.message
     assert dry.told.known[-1] == (["pod"], ["c"])
-    engine.containers.remove(container)
+    engine.container_removal.remove(container)
     assert dry.told.of("c")[-2:] == ["stop_container", "remove_container"]
     assert not (dry.config.state / "bundles" / container).exists()
 
@@ -126,7 +127,7 @@ def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: 
     (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
     (dry.config.state / "bundles" / container / "config.json").write_text("{")
     engine = dry.restart()
-    assert engine.containers.list() == [] and not (dry.config.state / "bundles" / container).exists()
+    assert engine.inventory.containers() == [] and not (dry.config.state / "bundles" / container).exists()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, ke
     dry.engine.stop()
     change(dry, "containers", container, **{key: value})
     engine = dry.restart()
-    assert "set aside as" in engine.containers.get(container).message
+    assert "set aside as" in engine.inventory.container(container).record.message
     container_status(engine.inventory.container(container))
 
 
@@ -151,9 +152,9 @@ def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry:
     (dry.config.state / "bundles" / container / "config.json").write_text(spec)
     engine = dry.restart()
     assert [line for line in engine.complaints if f"{container}/config.json cannot be used" in line]
-    engine.containers.stop(container)
-    engine.containers.remove(container)
-    assert engine.containers.list() == []
+    engine.container_removal.stop(container)
+    engine.container_removal.remove(container)
+    assert engine.inventory.containers() == []
 
 
 def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
@@ -163,7 +164,7 @@ def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
     (dry.config.root / "records/containers" / f"{made}.json").unlink()
     engine = dry.restart()
     assert not (dry.config.state / "bundles" / made).exists()
-    assert engine.pods.list() and (dry.config.state / "pods" / pod).exists()
+    assert engine.inventory.pods() and (dry.config.state / "pods" / pod).exists()
     dry.engine.stop()
     (dry.config.root / "records/pods" / f"{pod}.json").unlink()
     dry.restart()
@@ -176,7 +177,7 @@ def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
     for path in (dry.config.state / "pods" / pod).iterdir():
         path.unlink()
     (dry.config.state / "pods" / pod).rmdir()
-    assert dry.restart().pods.get(pod).state is PodState.STOPPING
+    assert dry.restart().inventory.pod(pod).record.state is PodState.STOPPING
 
 
 def processes_of(dry: Any) -> Processes:
@@ -232,7 +233,45 @@ def test_a_pod_without_containers_whose_record_is_lost_is_listed_under_its_id(dr
     (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
     change(dry, "pods", other, config={})
     engine = dry.restart()
-    items = PodCalls(engine.pods, engine.containers).list_pod_sandbox(pb.ListPodSandboxRequest(), None).items
+    items = StatusCalls(engine.inventory).list_pod_sandbox(pb.ListPodSandboxRequest(), None).items
     assert {item.id: item.metadata.name for item in items} == {pod: pod, other: other}
     for identity in (pod, other):
-        engine.pods.remove(identity)
+        engine.pod_removal.remove(identity)
+
+
+def bundle(dry: Any, identity: str, spec: object) -> None:
+    folder = dry.engine.machinery.places.bundle(identity)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(spec))
+
+
+def test_a_container_has_the_pod_of_its_spec_and_the_cgroup_of_its_name(dry: Any, tmp_path: Path) -> None:
+    (tmp_path / "cgroups/kubepods/pod1/c1").mkdir(parents=True)
+    cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
+    rows = {"sandbox-id": "p1", "container-name": "app", "sandbox-name": "web", "sandbox-namespace": "shop"}
+    bundle(dry, "c1", {"annotations": {f"io.kubernetes.cri.{key}": text for key, text in rows.items()}})
+    container = lost_container("c1", "it cannot be read", dry.engine.machinery, cgroups)
+    assert (container.pod_id, container.cgroup_path, container.state) == (
+        "p1", "/kubepods/pod1/c1", ContainerState.UNKNOWN,
+    )  # fmt: skip
+    assert (container.reason, container.message) == (RECORD_LOST, "it cannot be read")
+    assert container.config["metadata"] == {"name": "app"}
+    pod = lost_pod("p1", dry.engine.machinery, cgroups, [container])
+    assert (pod.state, pod.namespace, pod.cgroup_parent) == (PodState.STOPPING, "shop", "/kubepods/pod1")
+    assert pod.config["linux"]["cgroup_parent"] == "/kubepods/pod1"  # a client's, which the engine does not remove
+
+
+@pytest.mark.parametrize(
+    "spec", [[], {"annotations": 7}, {"annotations": {"io.kubernetes.cri.sandbox-id": ["p"]}},
+             {"annotations": {"io.kubernetes.cri.sandbox-id": "\ud800"}}]
+)  # fmt: skip
+def test_a_container_without_a_spec_that_can_be_used_has_no_pod(dry: Any, tmp_path: Path, spec: object) -> None:
+    bundle(dry, "c1", spec)
+    container = lost_container("c1", "", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"))
+    assert (container.pod_id, container.cgroup_path, container.runtime_handler) == ("", "", "runc")
+
+
+def test_a_pod_of_which_nothing_is_known_has_the_cgroup_that_the_engine_gives(dry: Any, tmp_path: Path) -> None:
+    pod = lost_pod("p1", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"), [])
+    assert pod.config["metadata"] == {"name": "p1"}
+    assert pod.cgroup_parent == dry.engine.machinery.pod_cgroup("p1") and pod.config["linux"]["cgroup_parent"] == ""

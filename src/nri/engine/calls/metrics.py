@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, chunks
-from nri.engine.calls.readings import Readings
+from nri.engine.calls.stats import Readings
 from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfer
 from nri.engine.state import ContainerRecord, PodRecord
 
@@ -135,10 +135,10 @@ class MetricCalls:
 
     def _pods(self) -> list[pb.PodSandboxMetrics]:
         self._readings.forget()
-        return [self._pod(each) for each in self._readings.pods.list()]
+        return [self._pod(pod.record) for pod in self._readings.inventory.pods()]
 
     def _pod(self, record: PodRecord) -> pb.PodSandboxMetrics:
-        containers = self._readings.containers.list(record.id)
+        containers = [container.record for container in self._readings.inventory.containers(record.id)]
         readings = [self._readings.container(each) for each in containers]
         own = self._readings.pod(record, [each.stats for each in readings if each.stats is not None])
         labels = ["", record.id, "", record.name, record.namespace, record.config["metadata"]["name"]]

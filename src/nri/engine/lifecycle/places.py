@@ -1,20 +1,27 @@
-"""The files and folders of an engine, by pod and container.
+"""The folders of an engine, by pod and container, and the bundles of containers. All are private to root.
 
-Rules: what the machine's restart may take is below `state`, what has to outlive it below `root`; folders are private.
-Next: :mod:`nri.engine.lifecycle.machinery`.
+What a restart of the machine may delete is below `state`, what has to outlive it below `root`.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from nri.engine.process import PERSIST
 from nri.engine.support.errors import EngineError
-from nri.files import private_folder
+from nri.engine.support.kernel import mount, unmount
+from nri.files import private_folder, remove_tree
 
-__all__ = ["Places", "lock_folders"]
+__all__ = ["Places", "lock_folders", "make_bundle", "remove_bundle"]
+
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+#: Enough for the files of conmon: two with the exit code, each under another name first, and a mark of an OOM kill.
+_EXITS_OPTIONS = "mode=700,size=64k,nr_inodes=32"
+_log = logging.getLogger(__name__)
 
 
 def lock_folders(root: Path, state: Path) -> ExitStack:
@@ -65,3 +72,26 @@ class Places:
     def runtime(self, handler: str) -> Path:
         """The folder in which an OCI runtime keeps its own state."""
         return self._runtimes / handler
+
+
+def make_bundle(bundle: Path, *, dry: bool = False) -> None:
+    """Create the folder of a container, with a small file system in memory for the exit code. Raises OSError.
+
+    conmon writes the exit code when the container ends; on a full disk it could not, and the container would count as
+    killed. A machine that refuses the mount keeps the exit code on the disk.
+    """
+    persist = private_folder(private_folder(bundle) / PERSIST)
+    if dry:
+        return
+    try:
+        mount("exits", persist, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, _EXITS_OPTIONS)
+    except OSError as error:
+        _log.warning("%s stays on the disk, and no exit code can be kept when that is full: %s", persist, error)
+
+
+def remove_bundle(bundle: Path) -> None:
+    """Remove the folder; one that is missing is not an error. Raises OSError."""
+    persist = bundle / PERSIST
+    while os.path.ismount(persist) and unmount(persist, lazily=True):
+        pass
+    remove_tree(bundle)

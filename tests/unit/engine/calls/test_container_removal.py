@@ -13,7 +13,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
-from nri.engine.calls.container_removal import START_FAILED
+from nri.engine.calls.container_start import START_FAILED
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandFailed, EngineError, InvalidRequest, NotFound, WrongState
@@ -30,13 +30,13 @@ def refuse(*_: Any) -> None:
 def test_a_whole_life_has_each_event_once_and_its_records_go(dry: Any) -> None:
     pod = dry.pod()
     made = dry.run(pod)
-    assert dry.engine.containers.get(made).state is ContainerState.RUNNING
-    dry.engine.containers.stop(made, 5)
-    record = dry.engine.containers.get(made[:12])
+    assert dry.engine.inventory.container(made).record.state is ContainerState.RUNNING
+    dry.engine.container_removal.stop(made, 5)
+    record = dry.engine.inventory.container(made[:12]).record
     assert (record.state, record.exit_code) == (ContainerState.EXITED, 128 + 15)
-    dry.engine.containers.remove(made)
+    dry.engine.container_removal.remove(made)
     assert dry.told.of("c") == WHOLE
-    assert dry.engine.containers.list() == [] and not [*(dry.config.root / "records/containers").iterdir()]
+    assert dry.engine.inventory.containers() == [] and not [*(dry.config.root / "records/containers").iterdir()]
 
 
 def test_a_log_is_opened_anew_for_one_caller_after_the_other(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_log_is_opened_anew_for_one_caller_after_the_other(dry: Any, monkeypat
         inside.pop()
 
     monkeypatch.setattr(dry.engine.machinery.conmon, "reopen_log", reopen)
-    threads = [threading.Thread(target=dry.engine.containers.reopen_log, args=(made,)) for _ in range(3)]
+    threads = [threading.Thread(target=dry.engine.running_containers.reopen_log, args=(made,)) for _ in range(3)]
     for each in threads:
         each.start()
     for each in threads:
@@ -61,12 +61,15 @@ def test_what_is_not_possible_in_a_state_names_it(dry: Any) -> None:
     pod = dry.pod()
     made = dry.run(pod)
     with pytest.raises(WrongState, match="running: start"):
-        dry.engine.containers.start(made)
-    dry.engine.containers.stop(made)
-    for call in (lambda: dry.engine.containers.exec_sync(made, ["ls"]), lambda: dry.engine.containers.attach(made)):
+        dry.engine.container_start.start(made)
+    dry.engine.container_removal.stop(made)
+    for call in (
+        lambda: dry.engine.running_containers.exec_sync(made, ["ls"]),
+        lambda: dry.engine.running_containers.attach(made),
+    ):
         with pytest.raises(WrongState, match="exited: exec"):
             call()
-    dry.engine.pods.stop(pod)
+    dry.engine.pod_removal.stop(pod)
     with pytest.raises(WrongState, match="stopped: create a container"):
         dry.create(pod, "late")
 
@@ -85,7 +88,7 @@ def test_a_request_that_cannot_be_names_its_field_and_leaves_nothing(dry: Any, c
     assert raised.value.field == field
     with pytest.raises(RequestError, match=r"metadata\.name"):
         dry.create(pod, "")
-    assert dry.engine.containers.list() == [] and dry.told.of("c") == []
+    assert dry.engine.inventory.containers() == [] and dry.told.of("c") == []
 
 
 def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: Any) -> None:
@@ -93,11 +96,11 @@ def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: A
     for number in range(17):  # two of them begin alike
         dry.create(pod, f"c{number}")
     with pytest.raises(NotFound):
-        dry.engine.containers.get("zzz")
-    first = [record.id[0] for record in dry.engine.containers.list()]
+        dry.engine.inventory.container("zzz")
+    first = [container.id[0] for container in dry.engine.inventory.containers()]
     twice = next(letter for letter in first if first.count(letter) > 1)
     with pytest.raises(InvalidRequest, match="beginning of"):
-        dry.engine.containers.get(twice)
+        dry.engine.inventory.container(twice)
 
 
 def test_a_creation_that_a_plugin_refuses_is_undone_and_told(dry: Any) -> None:
@@ -114,8 +117,8 @@ def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None
     runtime = dry.engine.machinery.runtime("runc")
     runtime.start = lambda _: (_ for _ in ()).throw(CommandFailed("runc start", 1, "broken"))
     with pytest.raises(CommandFailed, match="broken"):
-        dry.engine.containers.start(made)
-    record = dry.engine.containers.get(made)
+        dry.engine.container_start.start(made)
+    record = dry.engine.inventory.container(made).record
     assert (record.exit_code, record.reason) == START_FAILED and "broken" in record.message
     assert dry.told.of("c")[-2:] == ["start_container", "stop_container"]
 
@@ -134,7 +137,7 @@ def test_a_container_that_was_evicted_before_its_start_says_so_instead_of_what_t
         stopped = CommandFailed("runc start", 1, "cannot start a container that has stopped")
         dry.engine.machinery.runtime("runc").start = lambda _: (_ for _ in ()).throw(stopped)
     with pytest.raises(EngineError, match=f"container {made} does not start: evicted by a plugin: not wanted"):
-        dry.engine.containers.start(made)
+        dry.engine.container_start.start(made)
     assert entry.record.message == "evicted by a plugin: not wanted"
     assert entry.record.state is ContainerState.EXITED
 
@@ -144,10 +147,10 @@ def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
     dry.run(one, "a")
     dry.create(one, "b")
     dry.run(two, "c")
-    dry.engine.pods.stop(one)
-    assert {record.state for record in dry.engine.containers.list(one)} == {ContainerState.EXITED}
-    dry.engine.pods.remove(one)
-    assert [record.pod_id for record in dry.engine.containers.list()] == [two]
+    dry.engine.pod_removal.stop(one)
+    assert {container.record.state for container in dry.engine.inventory.containers(one)} == {ContainerState.EXITED}
+    dry.engine.pod_removal.remove(one)
+    assert [container.record.pod_id for container in dry.engine.inventory.containers()] == [two]
     assert dry.told.of("a")[-2:] == dry.told.of("b")[-2:] == ["stop_container", "remove_container"]
 
 
@@ -161,7 +164,7 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
         nri.Adjustment().add_unified("memory.high", "1").set_cpu_shares(5).message, []
     )  # fmt: skip
     made = dry.run(dry.pod())
-    assert "unified" not in dry.engine.containers.entry(made).spec["linux"]["resources"]
+    assert "unified" not in dry.engine.inventory.container(made).spec["linux"]["resources"]
     notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
     assert [text for text in notes if "unified[memory.high] unsupported" in text], notes
     assert not [text for text in notes if "cpu.shares" in text]
@@ -171,15 +174,15 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
 def test_a_pod_is_not_over_while_a_container_of_it_cannot_be_ended(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = dry.pod()
     made = dry.run(pod)
-    for call in (dry.engine.pods.stop, dry.engine.pods.remove):
+    for call in (dry.engine.pod_removal.stop, dry.engine.pod_removal.remove):
         with monkeypatch.context() as context:
             context.setattr(Processes, "stop", lambda *_: fail(errno.EMFILE))
             with pytest.raises(OSError, match="Too many open files"):
                 call(pod)
-        assert dry.engine.containers.get(made).state is ContainerState.RUNNING
-        assert [record.id for record in dry.engine.pods.list()] == [pod]
-    dry.engine.pods.remove(pod)
-    assert dry.engine.containers.list() == dry.engine.pods.list() == []
+        assert dry.engine.inventory.container(made).record.state is ContainerState.RUNNING
+        assert [pod.id for pod in dry.engine.inventory.pods()] == [pod]
+    dry.engine.pod_removal.remove(pod)
+    assert dry.engine.inventory.containers() == dry.engine.inventory.pods() == []
 
 
 def fail(number: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.execution import ExecutionCalls, fitting
+from nri.engine.calls.execution import ExecutionCalls, RunningContainers, fitting
 from nri.engine.process import ExecResult
-from nri.engine.state import ContainerState, PodState
+from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import WrongState
 
 
@@ -66,9 +66,12 @@ def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[i
     ],
 )
 def test_a_dry_engine_says_that_nothing_runs_before_it_gives_out_an_address(method: str, request_: Any) -> None:
-    pods: Any = SimpleNamespace(get=lambda _: SimpleNamespace(id="p", state=PodState.READY))
-    containers: Any = SimpleNamespace(get=lambda _: SimpleNamespace(id="c", state=ContainerState.RUNNING))
-    calls = ExecutionCalls(pods, containers, streaming=SimpleNamespace(), dry=True)  # type: ignore[arg-type]
+    inventory: Any = SimpleNamespace(
+        pod=lambda _: SimpleNamespace(record=PodRecord("p", state=PodState.READY)),
+        container=lambda _: SimpleNamespace(record=ContainerRecord("c", state=ContainerState.RUNNING)),
+    )
+    streaming: Any = SimpleNamespace()
+    calls = ExecutionCalls(inventory, RunningContainers(inventory, None), streaming, dry=True)  # type: ignore[arg-type]
     expected = f"^this engine is dry, and nothing runs in its containers: {method.replace('_', ' ')} is not possible$"
     with pytest.raises(WrongState, match=expected):
         getattr(calls, method)(request_, SimpleNamespace())

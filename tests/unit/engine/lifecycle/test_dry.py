@@ -49,36 +49,36 @@ def engine(tmp_path: Path, plugin: Plugin) -> Engine:
 
 def make(engine: Engine, command: tuple[str, ...] = ("sh",)) -> tuple[str, str]:
     pod_config = pb.PodSandboxConfig(metadata=pb.PodSandboxMetadata(name="web", uid="u", namespace="n"), hostname="web")
-    pod = engine.pods.run(pod_config, "")
+    pod = engine.pod_creation.run(pod_config, "")
     config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name="app"), image=pb.ImageSpec(image="busybox"), command=command
     )
     config.linux.resources.memory_limit_in_bytes = 64 << 20
-    return pod, engine.containers.create(pod, config, pod_config)
+    return pod, engine.container_creation.create(pod, config)
 
 
 def spec_of(engine: Engine, container: str) -> dict:
-    return json.loads((Path(engine.containers.get(container).bundle) / "config.json").read_bytes())
+    return json.loads((Path(engine.inventory.container(container).record.bundle) / "config.json").read_bytes())
 
 
 def test_a_pod_and_its_container_live_and_end_and_plugins_are_told(engine: Engine, plugin: Plugin) -> None:
     pod, container = make(engine)
-    engine.containers.start(container)
-    assert engine.containers.get(container).state is ContainerState.RUNNING
+    engine.container_start.start(container)
+    assert engine.inventory.container(container).record.state is ContainerState.RUNNING
     assert "POD=web" in spec_of(engine, container)["process"]["env"]
-    assert engine.containers.exec_sync(container, ["true"]).code == 0
-    engine.containers.stop(container, 1)
-    assert engine.containers.get(container).exit_code == 128 + 15
-    engine.pods.stop(pod)
-    assert engine.pods.get(pod).state is PodState.STOPPED
-    engine.pods.remove(pod)
+    assert engine.running_containers.exec_sync(container, ["true"]).code == 0
+    engine.container_removal.stop(container, 1)
+    assert engine.inventory.container(container).record.exit_code == 128 + 15
+    engine.pod_removal.stop(pod)
+    assert engine.inventory.pod(pod).record.state is PodState.STOPPED
+    engine.pod_removal.remove(pod)
     assert plugin.told == ["run web", "create app", "stop app"]
-    assert not engine.pods.list()
+    assert not engine.inventory.pods()
 
 
 def test_an_update_is_written_into_the_spec(engine: Engine) -> None:
     _, container = make(engine)
-    engine.containers.update_resources(container, pb.LinuxContainerResources(memory_limit_in_bytes=32 << 20))
+    engine.resource_updates.update_container(container, pb.LinuxContainerResources(memory_limit_in_bytes=32 << 20))
     assert spec_of(engine, container)["linux"]["resources"]["memory"]["limit"] == 32 << 20
 
 
@@ -95,5 +95,5 @@ def test_any_image_is_there_by_its_name(engine: Engine) -> None:
 
 def test_a_container_without_a_command_has_a_word_that_stands_for_the_one_of_its_image(engine: Engine) -> None:
     _, container = make(engine, command=())
-    engine.containers.start(container)
+    engine.container_start.start(container)
     assert spec_of(engine, container)["process"]["args"] == ["(the command of the image)"]

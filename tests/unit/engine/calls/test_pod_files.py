@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.pod_files import PodFiles, hosts_text, resolv_text
+from nri.engine.calls.pod_creation import PodFiles, hosts_text, resolv_text
 
 
 def test_a_pods_own_name_has_its_addresses() -> None:
@@ -30,6 +30,6 @@ def test_files_of_the_node_in_another_encoding_are_copied_as_they_are(
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "127.0.0.1 m\udcfcller\n")
     config = pb.PodSandboxConfig()
     config.linux.security_context.namespace_options.network = pb.NODE
-    PodFiles(tmp_path, config, "web", dry=True).make(())
+    PodFiles(tmp_path, config, "web", dry=True).write(())
     for name in ("hosts", "resolv.conf"):
         assert (tmp_path / name).read_bytes() == b"127.0.0.1 m\xfcller\n"

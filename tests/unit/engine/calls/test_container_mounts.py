@@ -1,4 +1,4 @@
-"""The findings for a container's spec: paths, images, users, namespaces that a request names."""
+"""Names in a request that are looked up for the spec: host paths, images, users, namespaces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.inputs import Inputs, image_config
+from nri.engine.calls.container_creation import image_config
 from nri.engine.images import Image
 from nri.engine.images.mapping import Mapping
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
@@ -18,7 +18,7 @@ from nri.errors import RequestError
 
 
 class World:
-    """Inputs over a dry engine whose images are folders below `folder`, by the name of their mount.
+    """The creation of containers in a dry engine whose images are folders below `folder`, by the name of their mount.
 
     Attributes:
         mounted: the names of mounts that are there, with the ids that they are mapped to.
@@ -27,7 +27,7 @@ class World:
     def __init__(self, dry: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.mounted: dict[str, Mapping | None] = {}
-        self.inputs = Inputs(dry.engine.inventory, dry.engine.machinery)
+        self.creation = dry.engine.container_creation
         monkeypatch.setattr(dry.engine.images, "mount", self._mount)
         monkeypatch.setattr(dry.engine.images, "unmount", self.mounted.pop)
 
@@ -36,10 +36,14 @@ class World:
         return self.folder / name
 
     def mount(self, config: pb.ContainerConfig, pod: PodEntry | None = None) -> dict[int, str]:
-        return self.inputs.mount(pod or pod_of(), entry_of(config), Image("sha256:a"))
+        folders: dict[int, str] = self.creation.mount_root(pod or pod_of(), entry_of(config), Image("sha256:a"))
+        return folders
 
     def options(self, config: pb.ContainerConfig, pod: PodEntry | None = None) -> tuple[pb.ContainerConfig, Options]:
-        return self.inputs.options(pod or pod_of(), entry_of(config), Account(), {})
+        result: tuple[pb.ContainerConfig, Options] = self.creation.spec_options(
+            pod or pod_of(), entry_of(config), Account(), {}
+        )
+        return result
 
 
 @pytest.fixture
@@ -94,13 +98,13 @@ def test_images_of_mounts_are_mounted_each_by_its_place_and_unmounted_again(worl
         pb.Mount(image=pb.ImageSpec(image="b", image_ref="sha256:c")),
     )
     entry = entry_of(config)
-    folders = world.inputs.mount(pod_of(), entry, Image("sha256:a"))
+    folders = world.creation.mount_root(pod_of(), entry, Image("sha256:a"))
     assert folders == {1: f"{world.folder}/c1-image1", 3: f"{world.folder}/c1-image3"}
     assert world.mounted == {"c1": None, "c1-image1": None, "c1-image3": None}
     assert entry.record.rootfs == f"{world.folder}/c1"
     refs = {index: entry.record.mounts[index]["image"]["image_ref"] for index in folders}
     assert len({*refs.values()}) == 2, "the image itself counts, and its name where there is none"
-    world.inputs.unmount(entry)
+    world.creation.unmount_root(entry)
     assert world.mounted == {}
 
 
