@@ -1,7 +1,7 @@
 """The engine with its servers, as one thing to start and stop: CRI, streams of exec and attach, NRI.
 
 One job: :class:`Daemon`, wiring of `engine`, `streaming` and `server`. Rules: requests are taken when everything that
-they may need is there, and the other way round at the end. Next: :mod:`nri.engine.engine`.
+they may need is there, and the other way round at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The circumstances of one call, and what the answers of several have in common: portions of streams, filters of lists.
 
 Rules: no gRPC here; the server makes one `Call` for each call. All conditions of a filter have to hold; an empty one
-holds always. Next: the groups of calls, first `nri.engine.calls.images`.
+holds always.
 """
 
 from __future__ import annotations

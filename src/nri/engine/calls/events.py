@@ -1,6 +1,6 @@
 """The stream of container events, for kubelets that listen instead of asking.
 
-Rules: a stream ends with its client, and with the engine. Next: `nri.engine.calls.metrics`.
+Rules: a stream ends with its client, and with the engine.
 """
 
 from __future__ import annotations

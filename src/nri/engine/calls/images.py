@@ -2,7 +2,7 @@
 
 Rules: an image that is not there is an empty answer to ImageStatus and no error to RemoveImage, as the kubelet wants
 it; a login goes to the registry that it was given for and to no other; the error for a registry that cannot be reached
-has the word that the kubelet knows. Next: `nri.engine.calls.runtime_info`.
+has the word that the kubelet knows.
 """
 
 from __future__ import annotations

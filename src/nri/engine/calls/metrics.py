@@ -2,7 +2,7 @@
 
 Rules: a table: name, kind, help, where the number is from, and labels beside those that all have; the CRI's values are
 whole numbers, so seconds are, too; a number that the kernel does not give has no metric, a limit that is none is 0. A
-kubelet with PodAndContainerStatsFromCRI scrapes these. Next: `nri.engine.calls.runtime_info`.
+kubelet with PodAndContainerStatsFromCRI scrapes these.
 """
 
 from __future__ import annotations

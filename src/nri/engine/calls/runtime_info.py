@@ -1,7 +1,6 @@
 """The engine about itself: its name and version, whether it is ready, and what it shares with the kubelet.
 
 Rules: nothing is remembered here but what UpdateRuntimeConfig says, so an answer is how it is now.
-Next: `nri.engine.calls.pods`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
 Rules: pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
-other are a ValueError that names both. Durations are seconds, written as a number or as "5s". Next: the readers of this
-room.
+other are a ValueError that names both. Durations are seconds, written as a number or as "5s".
 """
 
 from __future__ import annotations

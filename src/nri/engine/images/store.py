@@ -3,7 +3,6 @@
 Rules: an image is its configuration's digest; names point to ids in one file that is replaced whole. A pull works in a
 folder of its own and renames it at the end. Two pulls of one image do the work once. The files that a
 container uses stay on the disk until the container is gone, though its name is not listed any more.
-Next: :mod:`nri.engine.images.snapshots`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
 a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
-Next: :mod:`nri.engine.images.unpack`.
 """
 
 from __future__ import annotations

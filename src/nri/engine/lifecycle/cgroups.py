@@ -3,7 +3,7 @@
 Rules: cgroups of containers are the OCI runtime's; what a client named is the client's to remove. On cgroup v1 a
 conmon is placed where something is counted or limited, in each hierarchy alike. One that is busy for a moment after
 its last process is tried again; one that is still in use stays, unless all in it is to be ended. A path with ".." is
-refused, because it leads out of the hierarchies. Next: :mod:`nri.engine.lifecycle.pod_namespaces`.
+refused, because it leads out of the hierarchies.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One job: :class:`Domain`, a method for each moment at which plugins get an event (surrounding-systems.md D.2). Rules:
 events before a change raise what the request fails with, events after one are logged; stop and remove are reported once
 in the life of a pod or container, also over restarts, because the record says what was reported; what plugins want of
-other containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.exit_handler`.
+other containers goes to `Resources`, which tells no plugin.
 """
 
 from __future__ import annotations

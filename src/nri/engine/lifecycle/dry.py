@@ -2,7 +2,7 @@
 
 One job: :class:`DryMachinery`, for demos and tests without root or an OCI runtime. Rules: no process, mount, cgroup,
 namespace or network is made; an image is there as soon as it is named, has no files, and a word instead of its command;
-pods are on no network. Next: :mod:`nri.engine.process.dry`.
+pods are on no network.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
 of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
-time; ends that came while no engine ran are reported when the plugins of before are back. Next:
-:mod:`nri.engine.calls.pod_steps`.
+time; ends that came while no engine ran are reported when the plugins of before are back.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 One job: join the domains' states for plugins that register, and hand each update and eviction to the domain that has
 the container. Rules: an id that two domains have is that of neither: what plugins want of it is refused by both names,
-and never done to the wrong container. Without NRI there is no adaptation, and events are not sent. Next:
-:mod:`nri.engine.lifecycle.resources`.
+and never done to the wrong container. Without NRI there is no adaptation, and events are not sent.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One job: :class:`Inventory`, through which every change of a record goes. Rules:
 or nothing is changed; the records that pods and containers exist are synced to the disk. Locks are always taken in this
 order: the `request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the
 moment of a change; nothing waits inside), then the tables' own. So an update that a plugin wants of another container
-needs the `record_lock` alone and waits for no request. Next: :mod:`nri.engine.lifecycle.status`.
+needs the `record_lock` alone and waits for no request.
 """
 
 from __future__ import annotations

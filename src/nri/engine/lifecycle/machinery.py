@@ -1,7 +1,6 @@
 """The real parts that pods and containers are made with, put together from the engine's configuration.
 
 One job: :class:`Machinery`: runtimes by handler, conmon, images, networks, generators, and what this machine can do.
-Next: :mod:`nri.engine.lifecycle.cgroups`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Pods whose ids are mapped: the process that their namespaces come from, and how their files come to have owners.
 
 Rules: in a process with threads none can make a namespace of users, so a program of util-linux does, and ends as soon
-as all is pinned; its namespaces belong to its namespace of users. Next:
-:mod:`nri.engine.lifecycle.pod_namespaces`.
+as all is pinned; its namespaces belong to its namespace of users.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Where
 the OCI runtime cannot read its own state of a container, all processes in the container's cgroups are killed instead.
-Next: :mod:`nri.engine.lifecycle.domain`.
 """
 
 from __future__ import annotations

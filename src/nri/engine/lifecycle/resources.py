@@ -3,7 +3,6 @@
 One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
 plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
 cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
-Next: :mod:`nri.engine.lifecycle.processes`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records as the CRI's statuses: for answers to clients, and for plugins.
 
-Rules: pure. The CRI knows two states of a pod and four of a container. Next: :mod:`nri.engine.lifecycle.bus`.
+Rules: pure. The CRI knows two states of a pod and four of a container.
 """
 
 from __future__ import annotations

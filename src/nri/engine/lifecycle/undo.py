@@ -3,7 +3,6 @@
 One job: :class:`Undo`, the list of what is to be taken back. Rules: an undo is noted before its step begins, so that a
 step that fails half way is taken back, too; so every undo takes "there is nothing" for done. All of them are tried, in
 reverse order; an undo that fails is reported with the error that made it necessary, and never instead of it.
-Next: :mod:`nri.engine.lifecycle.places`.
 """
 
 from __future__ import annotations

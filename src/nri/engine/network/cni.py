@@ -4,7 +4,7 @@ Rules: a plugin is a program that gets JSON and environment, with a deadline; AD
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
 the configuration of that day; DEL tries all plugins and names the first error. An answer that nobody can read any more
 keeps no pod from being stopped: it is set aside, and the log says that the plugins were not asked.
-Source: the CNI specification 1.1.0, sections 2 to 4. Next: :mod:`nri.engine.network.results`.
+Source: the CNI specification 1.1.0, sections 2 to 4.
 """
 
 from __future__ import annotations

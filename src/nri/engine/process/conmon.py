@@ -4,7 +4,6 @@ One job: start one conmon for each container, and speak to it. Rules: conmon cre
 runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
 folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files, exit code), so that nothing is
 left of one that is killed in the middle of writing it.
-Next: :mod:`nri.engine.process.exits`, which waits for it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: what the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
 bundle without configuration); nothing is touched but the bundle's folder; a container runs until it is killed.
-Next: :mod:`nri.engine.images`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 One job: one thread that waits for conmons. Rules: conmon writes the exit code before it ends, so its end is all that
 has to be waited for (a pidfd, which cannot mean another process); a conmon that ends without leaving a code was killed:
 its container has neither log nor exit code any more, so it is killed, and said to have ended with 137 and that reason.
-Next: :mod:`nri.engine.process.attach`.
 """
 
 from __future__ import annotations

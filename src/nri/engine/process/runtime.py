@@ -3,7 +3,6 @@
 Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
 log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
 parent of the container. A runtime waits on a pipe in the place of its own state, so it is not called then.
-Next: :mod:`nri.engine.process.conmon`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: knows gRPC, which nothing below does (extra ``engine``); which calls there are is read from the messages'
 descriptors, who answers them is in `nri.engine.calls`, and a call that no group answers is Unimplemented.
-Next: :mod:`nri.engine.server.server`, then `methods`, with the table from errors to statuses.
 """
 
 from nri.engine.server.server import Server, cri_server

@@ -2,7 +2,7 @@
 
 Rules: everything is forbidden, then the harmless devices are allowed, then those of the request. OCI runtimes make the
 harmless nodes by themselves; the rules are written out, because not all of them add these too. A privileged container
-has all devices of the host, and may use any. Next: `nri.engine.spec.capabilities`.
+has all devices of the host, and may use any.
 """
 
 from __future__ import annotations

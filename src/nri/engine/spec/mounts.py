@@ -2,7 +2,7 @@
 
 Rules: a mount of the request takes the place of one of ours with its destination. They are sorted by depth, so that one
 below another comes after it; mounts of equal depth keep the request's order. A mount that is to pass mounts on, or to
-take them in, needs a source that does. Next: `nri.engine.spec.devices`.
+take them in, needs a source that does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process of a container: its command line, environment, working directory, terminal, and signal to stop it.
 
 Rules: what the request says comes before what the image says. `command` replaces the image's entry point and command
-both, `args` its command alone, as in Kubernetes. Next: `nri.engine.spec.user`.
+both, `args` its command alone, as in Kubernetes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: a privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
 absent. A profile that was asked for and cannot be had is an error, and the runtime's default of something that this
 machine does not have is a note. SELinux labels are not managed: asked for on a machine with SELinux they are an error.
-Next: `nri.engine.spec.seccomp`, the default profile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Names that only one may have, and ids that people shorten.
 
 Rules: a name is reserved before anything is made and given back when that fails; both are safe to call from any thread.
-Next: :mod:`nri.engine.state.store`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: a client comes with a token that CRI gave it, once and within a minute; i
 one of Kubernetes's protocols. The bytes on the wire are taken apart without sockets, in `http`, `upgrade`,
 `websocket`, `spdy` and the modules of channels above them; the sessions carry bytes, one thread each. Every length,
 number and wait that a client decides has a bound.
-Next: :mod:`nri.engine.streaming.server`.
 """
 
 from nri.engine.streaming.backend import Backend

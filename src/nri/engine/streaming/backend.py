@@ -1,7 +1,4 @@
-"""The engine as the streaming server needs it.
-
-Next: :mod:`nri.engine.streaming.link`.
-"""
+"""The engine as the streaming server needs it."""
 
 from __future__ import annotations
 

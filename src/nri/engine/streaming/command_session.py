@@ -1,7 +1,6 @@
 """One exec or attach from its first stream to its outcome: a loop between the client and the program.
 
 Rules: one thread; each side is read only as fast as the other takes it; without traffic there is an end.
-Next: :mod:`nri.engine.streaming.forward_session`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: one thread, and for each connection another one until it is made; a half that ends is ended on the other side;
 a connection that takes nothing holds up the others only when a megabyte waits for it, because the client's protocol has
 no other way to stop it.
-Next: :mod:`nri.engine.streaming.server`.
 """
 
 from __future__ import annotations

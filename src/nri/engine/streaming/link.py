@@ -2,7 +2,6 @@
 
 Rules: nothing here blocks but :meth:`Poller.wait`; what is to be sent is kept until it goes, and what fills the link
 looks at :attr:`Link.waiting` first.
-Next: :mod:`nri.engine.streaming.programs`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: a namespace is entered by a thread that ends with its one connection, and is never used for anything else; the
 pod's own loopback is meant, IPv4 before IPv6, as other engines do it.
-Next: :mod:`nri.engine.streaming.command_session`.
 """
 
 from __future__ import annotations

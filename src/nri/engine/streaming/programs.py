@@ -2,7 +2,6 @@
 
 Rules: nothing waits but the beginning and :meth:`close`. The outcome of a program is there when it has ended itself:
 what it had written until then is delivered, what a child of it may write later is not waited for.
-Next: :mod:`nri.engine.streaming.ports`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The streaming server: tokens for CRI's answers, and the connections of those who come with one.
 
 Rules: what a client may do is in the request behind its token; of its own request only the token and the protocol are
-read. One thread for each client, of whom there are only so many. Next: :mod:`nri.engine.streaming.web.http`.
+read. One thread for each client, of whom there are only so many.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Requests that wait for their client, behind tokens that can be used once and for a minute.
 
 Rules: a token is random and the only key to a request; only so many wait at a time.
-Next: :mod:`nri.engine.streaming.backend`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 One job: :func:`run`. Rules: the program gets a session of its own, and what is still alive of it at the deadline is
 killed with it; its input and output never wait for each other; output past the limit is dropped and counted.
-Next: :mod:`nri.engine.support.kernel`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The acts of a client of exec and attach, in any protocol: type, end its input, change the terminal's size, go.
 
-One job: the events and the one interface that the two transports of remote commands share. Next: their two modules,
-:mod:`nri.engine.streaming.channels.spdy_command` and :mod:`nri.engine.streaming.channels.websocket_command`.
+One job: the events and the one interface that the two transports of remote commands share.
 """
 
 from __future__ import annotations

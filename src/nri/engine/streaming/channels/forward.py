@@ -1,7 +1,6 @@
 """The acts of a client of port forwarding, in any protocol: open connections, send, end or drop them, go.
 
-One job: the events and the one interface that the transports of port forwarding share. Next: the transports,
-:mod:`nri.engine.streaming.channels.spdy_forward` and :mod:`nri.engine.streaming.channels.websocket_forward`.
+One job: the events and the one interface that the transports of port forwarding share.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: the command begins when all streams are open that the request asks for; in v4 the outcome is JSON, before it a
 text that only failures have; resizing came with v3.
-Next: :mod:`nri.engine.streaming.channels.websocket_command`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: what belongs together has the same ``requestid``, or, from old clients, ids that follow each other; a connection
 begins when both streams are there, within 30 seconds. The stream of errors ends when the connection is over, and a text
 on it says why there is none. The same bytes may come through a WebSocket, as the tunnel of newer clients.
-Next: :mod:`nri.engine.streaming.channels.websocket_forward`.
 """
 
 from __future__ import annotations

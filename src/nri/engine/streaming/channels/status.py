@@ -1,7 +1,4 @@
-"""The outcome of a program as Kubernetes's clients read it: a metav1.Status as JSON, or a text in old protocols.
-
-Next: :mod:`nri.engine.streaming.channels.command`.
-"""
+"""The outcome of a program as Kubernetes's clients read it: a metav1.Status as JSON, or a text in old protocols."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 Rules: channels are numbered as descriptors are, then comes the outcome and the terminal's size; v5 adds channel 255,
 which ends the channel of its second byte; in a base64 protocol messages are texts, and the first character is a digit.
 A message is handed on piece by piece, however long it is.
-Next: :mod:`nri.engine.streaming.channels.forward`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules: channel 2n has the bytes of port n, channel 2n+1 its error; each begins with the port, two bytes, the lower one
 first. There is one connection for each port, made at once, and no half of it can be ended. Source: Kubernetes's
-``v4.channel.k8s.io``. Next: :mod:`nri.engine.streaming.web.http`.
+``v4.channel.k8s.io``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one HTTP/1.1 request of a connection, and the answer to it, without its socket.
 
 Rules: h11 parses; a head has 16 KiB at most, and a request has no body. The bytes after the request already belong to
-the protocol that is switched to. Next: :mod:`nri.engine.streaming.web.upgrade`.
+the protocol that is switched to.
 """
 
 from __future__ import annotations

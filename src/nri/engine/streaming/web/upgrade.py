@@ -2,7 +2,6 @@
 
 Rules: the client's order decides; only names from our own lists ever are in an answer. Pure.
 Sources: RFC 6455 section 4.2; Kubernetes's header ``X-Stream-Protocol-Version``.
-Next: :mod:`nri.engine.streaming.tokens`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: wsproto does the frames; a long message is handed on piece by piece, so its length needs no bound; pings are
 answered here. Source: RFC 6455.
-Next: :mod:`nri.engine.streaming.spdy`.
 """
 
 from __future__ import annotations
