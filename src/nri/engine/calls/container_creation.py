@@ -8,9 +8,11 @@ request are looked up here: paths of images are opened below the image's root, p
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,9 @@ class ContainerCreation:
 
     def _create_process(self, pod: PodEntry, container: ContainerEntry, undo: Undo) -> None:
         """Ask plugins, apply their answer to the spec, and have conmon and the OCI runtime create the container."""
+        messages = self._domain.messages(pod, container)
         reply = undo.step(
-            "NRI", lambda: self._domain.create(pod, container), lambda: self._domain.undo_create(container)
+            "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
         )
         left_out: list[str] = []
         if reply is not None:
@@ -113,7 +116,7 @@ class ContainerCreation:
             with container.record_lock:
                 container.order = FieldOrder(reply.adjust.linux.resources, reply.numbers)
             self._domain.follow(reply, _note_left_out(container, reply.adjust.linux.resources, left_out))
-        self._domain.post_create(container)
+        self._domain.post_create(container, messages)
 
     def dismantle(self, container: ContainerEntry) -> None:
         """Take away all that a container consists of, as far as it exists. Raises EngineError, OSError."""
@@ -185,7 +188,7 @@ class ContainerCreation:
             image_folders=folders,
             target_pid_namespace=self._target_pid_namespace(pod, config),
             localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
-            propagation=MountTable.of_host().propagation,
+            propagation=_host_propagation(),
             systemd_cgroup=self._machinery.systemd_cgroup,
             pids_limit=settings.pids_limit,
             apparmor_default=settings.apparmor_profile,
@@ -296,6 +299,15 @@ def _resolve_mounts(config: pb.ContainerConfig) -> None:
         except OSError as error:
             raise RequestError(f"mounts[{index}].host_path", mount.host_path, f"cannot be created: {error}") from error
         mount.host_path = os.path.realpath(mount.host_path)
+
+
+def _host_propagation() -> Callable[[str], str | None]:
+    """A function that reports how the mount under a host path spreads; its first call reads the mount table.
+
+    The table grows with the pods of the node, and most containers have no mount that depends on it.
+    """
+    table = functools.cache(MountTable.of_host)
+    return lambda path: table().propagation(path)
 
 
 def _devices(config: pb.ContainerConfig) -> dict[str, list[Device]]:

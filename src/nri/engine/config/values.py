@@ -262,7 +262,7 @@ class EngineConfig:
             sockets[f"domains.{name}.socket"] = self._socket_of(name)
         for name, path in {**sockets, "root": self.root, "state": self.state}.items():
             if not path.is_absolute():
-                raise ValueError(f'{name} "{path}" is no absolute path')
+                raise ValueError(f'{name} "{path}" must be an absolute path')
         for name, path in sockets.items():
             if len(bytes(path)) > _MOST_PATH:
                 raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')

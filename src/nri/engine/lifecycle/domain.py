@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from nri.adaptation import CreateReply, OrderedUpdates, StopReply, UpdateReply, UpdateResult
 from nri.api import messages as m
@@ -27,12 +27,20 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
-__all__ = ["Domain"]
+__all__ = ["Domain", "Messages"]
 
 #: The last state of a pod or container that plugins got; the key of it in the record.
 _TOLD, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
+
+
+class Messages(NamedTuple):
+    """A pod and a container in a creation as plugins see them. `spec` is the one that `container` was made from."""
+
+    pod: m.PodSandbox
+    container: m.Container
+    spec: dict[str, Any]
 
 
 class Domain:
@@ -85,20 +93,36 @@ class Domain:
 
     # --- containers ---
 
-    def create(self, pod: PodEntry, container: ContainerEntry) -> CreateReply | None:
-        """Ask plugins about a container to be made; None without NRI. Raises what the request fails with."""
-        shown = self.pod_message(pod), self.container_message(container)
+    def messages(self, pod: PodEntry, container: ContainerEntry) -> Messages | None:
+        """The pod and the container of a creation as plugins see them; None without NRI."""
+        if self._hub.adaptation is None:
+            return None
+        return Messages(self.pod_message(pod), self.container_message(container), container.spec)
+
+    def create(self, container: ContainerEntry, messages: Messages | None) -> CreateReply | None:
+        """Ask plugins about a container to be created; None without NRI. Raises NriError, which refuses it."""
         container.record.nri[_TOLD] = _CREATED
-        return None if self._hub.adaptation is None else self._hub.adaptation.create_container(*shown)
+        if self._hub.adaptation is None or messages is None:
+            return None
+        return self._hub.adaptation.create_container(messages.pod, messages.container)
 
     def undo_create(self, container: ContainerEntry) -> None:
         """Tell those that were asked that a container is not made after all."""
         self.stop(container)
         self.remove(container)
 
-    def post_create(self, container: ContainerEntry) -> None:
-        """Tell that a container is made."""
-        self._logged_pair("post_create_container", container)
+    def post_create(self, container: ContainerEntry, messages: Messages | None) -> None:
+        """Notify plugins that a container is created. `messages` are those of the question to plugins."""
+        if messages is None:
+            return
+        if container.spec == messages.spec:
+            message = m.Container()
+            message.CopyFrom(messages.container)
+            record = container.record
+            message.pid, message.created_at, message.status_message = record.pid, record.created_at_ns, record.message
+        else:  # plugins have changed it
+            message = self.container_message(container)
+        self._logged("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
         """Tell of a container that is about to start. Raises what the request fails with."""

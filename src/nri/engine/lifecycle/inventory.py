@@ -46,15 +46,10 @@ class PodEntry:
     """A pod: its record, and the configuration in it as a message."""
 
     def __init__(self, record: PodRecord) -> None:
-        self.record = record
+        self.id, self.record = record.id, record
         self.config = json_format.ParseDict(record.config, pb.PodSandboxConfig(), ignore_unknown_fields=True)
         self.request_lock = threading.RLock()
         self.record_lock = threading.RLock()
-
-    @property
-    def id(self) -> str:
-        """The pod's id."""
-        return self.record.id
 
     def __str__(self) -> str:
         """As the log has it: `pod 1f2e3d4c5b6a7 default/web`."""
@@ -74,7 +69,7 @@ class ContainerEntry:
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
-        self.record = record
+        self.id, self.record = record.id, record
         self.config = json_format.ParseDict(record.config, pb.ContainerConfig(), ignore_unknown_fields=True)
         self.spec = spec
         self.request_lock = threading.RLock()
@@ -85,11 +80,6 @@ class ContainerEntry:
         self.failure = ""
         self.starting = threading.RLock()
         self.order = FieldOrder()
-
-    @property
-    def id(self) -> str:
-        """The container's id."""
-        return self.record.id
 
     def __str__(self) -> str:
         """As the log has it: `container 1f2e3d4c5b6a7 default/web/app`."""

@@ -37,7 +37,7 @@ def localhost_profile(security: Security) -> str:
     if kind != _LOCALHOST:
         return ""
     if not ref.startswith("/"):
-        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is no absolute path")
+        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "must be an absolute path")
     check_path(f"{_FIELD}.seccomp.localhost_ref", ref)
     return ref
 
@@ -126,7 +126,7 @@ def paths(security: pb.LinuxContainerSecurityContext) -> dict[str, list[str]]:
     for field, key in (("masked_paths", "maskedPaths"), ("readonly_paths", "readonlyPaths")):
         for index, path in enumerate(getattr(security, field)):
             if not path.startswith("/"):
-                raise RequestError(f"{_FIELD}.{field}[{index}]", path, "is no absolute path")
+                raise RequestError(f"{_FIELD}.{field}[{index}]", path, "must be an absolute path")
             check_path(f"{_FIELD}.{field}[{index}]", path)
             made.setdefault(key, []).append(path)
     return made

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.engine.calls import container_creation
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandFailed
 from nri.errors import NriError, RequestError
@@ -93,3 +94,33 @@ def test_updates_of_others_are_done_when_the_container_is_there_and_not_if_it_fa
     monkeypatch.setattr(dry.engine.machinery.conmon, "create", create)
     dry.create(pod)
     assert entry.spec["linux"]["resources"]["cpu"]["shares"] == 7
+
+
+@pytest.mark.parametrize("adjustment", [nri.Adjustment(), nri.Adjustment().add_env("A", "1")], ids=["same", "changed"])
+def test_the_event_after_a_creation_has_the_container_as_it_is_then(dry: Any, adjustment: nri.Adjustment) -> None:
+    shown: dict[str, Any] = {}
+    dry.told.on["create_container"] = lambda pod, container: (shown.update(before=(pod, container)), adjustment)[1]
+    dry.told.on["post_create_container"] = lambda pod, container: shown.update(after=(pod, container))
+    entry = dry.engine.inventory.container(dry.create(dry.pod()))
+    pod, container = shown["after"]
+    assert container == dry.engine.domain.container_message(entry)
+    assert container.pid == entry.record.pid > shown["before"][1].pid == 0
+    assert ("A=1" in container.env) == bool(adjustment.message.env)
+    assert pod == dry.engine.domain.pod_message(dry.engine.inventory.pod(entry.record.pod_id))
+
+
+def test_a_creation_makes_the_messages_for_plugins_and_the_settings_of_the_image_once(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def count(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda argument: (calls.append(name), original(argument))[1])
+
+    pod = dry.pod()
+    count(dry.engine.domain, "pod_message")
+    count(dry.engine.domain, "container_message")
+    count(container_creation, "image_config")
+    dry.create(pod)
+    assert sorted(calls) == ["container_message", "image_config", "pod_message"]

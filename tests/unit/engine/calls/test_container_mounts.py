@@ -15,6 +15,7 @@ from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
 from nri.engine.spec import Account, Options
 from nri.engine.state import ContainerRecord, PodRecord
 from nri.errors import RequestError
+from nri.oci import MountTable
 
 
 class World:
@@ -168,3 +169,16 @@ def test_an_images_settings_are_those_of_its_process() -> None:
     image = Image("sha256:a", config={"Cmd": ["sh"], "User": "me", "WorkingDir": "/w", "StopSignal": "SIGINT"})
     found = image_config(image)
     assert (found.cmd, found.user, found.working_dir, found.stop_signal) == (["sh"], "me", "/w", "SIGINT")
+
+
+def test_the_mount_table_of_the_host_is_read_once_and_only_for_mounts_that_pass_others_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read = MountTable.of_host
+    monkeypatch.setattr(MountTable, "of_host", lambda: (reads.append("mountinfo"), read())[1])
+    _, options = world.options(mounts(pb.Mount(host_path=str(tmp_path), container_path="/a")))
+    assert reads == []
+    assert options.propagation is not None
+    assert [options.propagation(path) is not None for path in ("/", str(tmp_path))] == [True, True]
+    assert reads == ["mountinfo"]
