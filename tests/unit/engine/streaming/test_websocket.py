@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.web.websocket import MessageSocket, Piece
+from nri.engine.streaming.websocket import MessageSocket, Piece
 from tests.support.stream_clients import WebSocketClient
 
 

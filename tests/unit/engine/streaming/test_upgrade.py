@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.engine.streaming.web.http import Request
-from nri.engine.streaming.web.upgrade import Refused, Upgrade, negotiate
+from nri.engine.streaming.http import Refused, Request, Upgrade, negotiate
 
 SPDY = ("v4.channel.k8s.io", "channel.k8s.io")
 WEBSOCKET = ("v5.channel.k8s.io", "v4.channel.k8s.io", "")

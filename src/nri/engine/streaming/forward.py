@@ -1,8 +1,9 @@
-"""One port forwarding with all of its connections: a loop between the client and sockets in the pod.
+"""One port forwarding: a loop between the client and connections to ports of a pod.
 
-Rules: one thread, and for each connection another one until it is made; a half that ends is ended on the other side;
-a connection that takes nothing holds up the others only when a megabyte waits for it, because the client's protocol has
-no other way to stop it.
+One thread, and one more for each connection while it is being made: it enters the pod's network namespace, and ends
+with that. The pod's own loopback is used, IPv4 before IPv6, as other engines do. Each side is read only as fast as the
+other takes it. A connection that takes nothing holds up the others only when a megabyte waits for it, because the
+client's protocol has no other way to stop it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from nri.engine.streaming.channels.command import ClientGone
-from nri.engine.streaming.channels.forward import ForwardChannels, PortClosed, PortData, PortHalfClosed, PortOpened
+from nri.engine.streaming.channels import (
+    ClientGone,
+    ForwardChannels,
+    PortClosed,
+    PortData,
+    PortHalfClosed,
+    PortOpened,
+)
 from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
+from nri.engine.support.errors import EngineError
+from nri.engine.support.kernel import CLONE_NEWNET, setns
 from nri.errors import describe
-
-__all__ = ["ForwardSession"]
+from nri.threads import run_on_new_thread
 
 _TICK_S = 5.0
 
@@ -237,3 +246,56 @@ class ForwardSession:
         if port is not None and port.socket is not None:
             port.socket.close()
         self._channels.close(key, error)
+
+
+CONNECT_TIMEOUT_S = 10.0
+_LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+
+def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
+    """Connect to a port on the loopback of a network namespace, or of the host's if there is none.
+
+    Returns a socket that blocks. Raises EngineError.
+    """
+    found: list[socket.socket] = []
+    failed: list[OSError] = []
+    held = -1
+    try:
+        if namespace is not None:
+            held = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        run_on_new_thread(lambda: _connect(held, port, timeout_s, found, failed), "nri-engine-port")
+    except OSError as error:
+        failed.append(error)
+    finally:
+        if held >= 0:
+            os.close(held)
+    if found:
+        return found[0]
+    why = ", ".join(dict.fromkeys(error.strerror or str(error) for error in failed))
+    raise EngineError(f"cannot connect to port {port}: {why}")
+
+
+def _connect(namespace: int, port: int, timeout_s: float, found: list[socket.socket], failed: list[OSError]) -> None:
+    """Leave the host's network for good if need be, and connect; runs in a thread of its own."""
+    try:
+        if namespace >= 0:
+            setns(namespace, CLONE_NEWNET)
+    except OSError as error:
+        failed.append(error)
+        return
+    for family, address in _LOOPBACKS:
+        try:
+            made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        except OSError as error:  # a kernel without IPv6
+            failed.append(error)
+            continue
+        try:
+            made.settimeout(timeout_s)
+            made.connect((address, port))
+            made.settimeout(None)
+        except OSError as error:
+            made.close()
+            failed.append(error)
+        else:
+            found.append(made)
+            return

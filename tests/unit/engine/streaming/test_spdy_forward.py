@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from nri.engine.streaming.channels import spdy_forward
-from nri.engine.streaming.channels.command import ClientGone
-from nri.engine.streaming.channels.forward import PortClosed, PortData, PortHalfClosed, PortOpened
-from nri.engine.streaming.channels.spdy_forward import CREATION_S, SpdyForward, TunnelForward
+from nri.engine.streaming import spdy_channels
+from nri.engine.streaming.channels import ClientGone, PortClosed, PortData, PortHalfClosed, PortOpened
 from nri.engine.streaming.spdy import frames
 from nri.engine.streaming.spdy.frames import control
+from nri.engine.streaming.spdy_channels import CREATION_S, SpdyForward, TunnelForward
 from tests.support.stream_clients import SpdyClient, WebSocketClient
 
 
@@ -128,7 +127,7 @@ def test_a_second_stream_of_the_same_kind_is_reset(both: Both) -> None:
 
 
 def test_more_connections_than_the_bound_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spdy_forward, "PAIR_LIMIT", 2)
+    monkeypatch.setattr(spdy_channels, "MAX_PAIRS", 2)
     both.connect("0")
     both.connect("1")
     stream, _ = both.begin(streamtype="error", port=80, requestid=2)

@@ -1,30 +1,123 @@
-"""Port forwarding over SPDY: two streams for each connection, one for its bytes and one for its error.
+"""Kubernetes's protocols over SPDY: the streams of a command, and of port forwarding. Pure.
 
-Rules: what belongs together has the same ``requestid``, or, from old clients, ids that follow each other; a connection
-begins when both streams are there, within 30 seconds. The stream of errors ends when the connection is over, and a text
-on it says why there is none. The same bytes may come through a WebSocket, as the tunnel of newer clients.
+A command has one stream for each of error, stdin, stdout, stderr and resize, named by a header; it begins when all
+streams that the request asks for are open. In v4 the outcome is JSON, before it a text that only failures have;
+resizing came with v3.
+
+Port forwarding has two streams for each connection, one for its bytes and one for its error. The two have the same
+``requestid`` or, from old clients, consecutive ids; a connection begins when both exist, within 30 seconds. The stream
+of errors ends with the connection, and a text on it says why there is none. The tunnel of newer clients carries the
+same bytes in a WebSocket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from nri.engine.streaming import spdy
-from nri.engine.streaming.channels.command import ClientGone
-from nri.engine.streaming.channels.forward import ForwardEvent, PortClosed, PortData, PortHalfClosed, PortOpened
-from nri.engine.streaming.web.websocket import MessageSocket
+from nri.engine.streaming.channels import (
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ClientGone,
+    CommandEvent,
+    ForwardEvent,
+    Input,
+    InputEnd,
+    PortClosed,
+    PortData,
+    PortHalfClosed,
+    PortOpened,
+    SizeReader,
+    Status,
+)
+from nri.engine.streaming.websocket import MessageSocket
 
-__all__ = ["CREATION_S", "PROTOCOL", "TUNNEL", "SpdyForward", "TunnelForward"]
+#: The protocols of remote commands over SPDY, the best first.
+COMMAND_PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
+_RESIZABLE = COMMAND_PROTOCOLS[:2]
+_TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 
-PROTOCOL = "portforward.k8s.io"
-TUNNEL = f"SPDY/3.1+{PROTOCOL}"
+
+class SpdyCommand:
+    """The streams of one command; `wanted` are those that the request asks for."""
+
+    def __init__(self, protocol: str, wanted: AbstractSet[int]) -> None:
+        self._json = protocol == COMMAND_PROTOCOLS[0]
+        self._missing = set(wanted if protocol in _RESIZABLE else wanted - {RESIZE})
+        self._wanted = wanted
+        self._spdy = spdy.Connection()
+        self._streams: dict[int, int] = {}
+        self._types: dict[int, int] = {}
+        self._sizes = SizeReader()
+        self.ready = False
+
+    def receive(self, data: bytes) -> Iterator[CommandEvent]:
+        """Take bytes of the client; yields what they mean."""
+        for event in self._spdy.receive(data):
+            kind = self._types.get(event.stream)
+            if isinstance(event, spdy.Opened):
+                self._open(event)
+            elif isinstance(event, spdy.Data):
+                if kind == STDIN and STDIN in self._wanted:
+                    yield Input(event.data)
+                    continue
+                self._spdy.consumed(event.stream, len(event.data))
+                if kind == RESIZE:
+                    yield from self._sizes.receive(event.data)
+            elif kind == STDIN:
+                yield InputEnd()
+            elif kind == ERROR and isinstance(event, spdy.Reset):
+                yield ClientGone()  # nobody is left who could read the outcome
+
+    def _open(self, event: spdy.Opened) -> None:
+        kind = _TYPES.get(event.headers.get("streamtype", ""))
+        if kind is None or kind in self._streams:
+            self._spdy.reset(event.stream, spdy.PROTOCOL_ERROR)
+            return
+        self._streams[kind], self._types[event.stream] = event.stream, kind
+        self._spdy.reply(event.stream)
+        self._missing.discard(kind)
+        self.ready = not self._missing
+
+    def consumed(self, size: int) -> None:
+        """So many bytes of input are done with."""
+        self._spdy.consumed(self._streams.get(STDIN, 0), size)
+
+    def room(self, stream: int) -> int:
+        """The number of bytes that may be sent; what goes to no client is always taken."""
+        found = self._streams.get(stream, 0)
+        return self._spdy.room(found) if self._spdy.is_open(found) else 1 << 30
+
+    def write(self, stream: int, data: bytes) -> None:
+        """Send output."""
+        if stream in self._wanted:
+            self._spdy.send(self._streams.get(stream, 0), data)
+
+    def finish(self, status: Status) -> None:
+        """Send the outcome on the stream for errors, and end all; clients of the first protocol may not wait for it."""
+        self._spdy.send(self._streams.get(ERROR, 0), status.json() if self._json else status.text(), end=True)
+        for kind in (STDOUT, STDERR, STDIN, RESIZE):
+            self._spdy.send(self._streams.get(kind, 0), b"", end=True)
+        self._spdy.go_away()
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent."""
+        return self._spdy.take()
+
+
+FORWARD_PROTOCOL = "portforward.k8s.io"
+TUNNEL = f"SPDY/3.1+{FORWARD_PROTOCOL}"
 #: How long the second stream of a connection may be missing, in seconds.
 CREATION_S = 30.0
 #: How many connections one client may have at a time.
-PAIR_LIMIT = 500
-_TEXT_LIMIT = 16384
-_KEY_LIMIT = 128
+MAX_PAIRS = 500
+_MAX_TEXT_LENGTH = 16384
+_MAX_KEY_LENGTH = 128
 
 
 @dataclass(slots=True)
@@ -66,10 +159,10 @@ class SpdyForward:
     def _open(self, event: spdy.Opened) -> Iterator[ForwardEvent]:
         port, kind = _port(event.headers), event.headers.get("streamtype")
         key = event.headers.get("requestid") or f"stream {event.stream - (2 if kind == 'data' else 0)}"
-        if not port or kind not in ("data", "error") or len(key) > _KEY_LIMIT:
+        if not port or kind not in ("data", "error") or len(key) > _MAX_KEY_LENGTH:
             self._spdy.reset(event.stream, spdy.PROTOCOL_ERROR)
             return
-        if key not in self._pairs and len(self._pairs) >= PAIR_LIMIT:
+        if key not in self._pairs and len(self._pairs) >= MAX_PAIRS:
             self._spdy.reset(event.stream, spdy.REFUSED_STREAM)
             return
         pair = self._pairs.setdefault(key, _Pair(port))
@@ -109,7 +202,7 @@ class SpdyForward:
             return
         self._keys.pop(pair.data, None)
         self._keys.pop(pair.error, None)
-        self._spdy.send(pair.error, error[:_TEXT_LIMIT].encode(errors="replace"), end=True)
+        self._spdy.send(pair.error, error[:_MAX_TEXT_LENGTH].encode(errors="replace"), end=True)
         if error:
             self._spdy.reset(pair.data, spdy.INTERNAL_ERROR)
         else:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nri.engine.streaming.channels.command import (
+from nri.engine.streaming.channels import (
     ERROR,
     RESIZE,
     STDERR,
@@ -16,14 +16,14 @@ from nri.engine.streaming.channels.command import (
     Input,
     InputEnd,
     Resize,
+    Status,
 )
-from nri.engine.streaming.channels.spdy_command import PROTOCOLS, SpdyCommand
-from nri.engine.streaming.channels.status import Status
 from nri.engine.streaming.spdy import frames
+from nri.engine.streaming.spdy_channels import COMMAND_PROTOCOLS, SpdyCommand
 from tests.support.stream_clients import SpdyClient
 
 ALL = frozenset({STDIN, STDOUT, STDERR, ERROR})
-V4 = PROTOCOLS[0]
+V4 = COMMAND_PROTOCOLS[0]
 
 
 class Both:
@@ -51,7 +51,9 @@ def test_the_command_is_ready_when_all_streams_of_its_request_are_open() -> None
     assert both.server.ready and both.client.replied[-1] == stderr
 
 
-@pytest.mark.parametrize(("protocol", "needs"), [(V4, True), (PROTOCOLS[1], True), (PROTOCOLS[2], False)])
+@pytest.mark.parametrize(
+    ("protocol", "needs"), [(V4, True), (COMMAND_PROTOCOLS[1], True), (COMMAND_PROTOCOLS[2], False)]
+)
 def test_a_terminals_size_has_a_stream_since_v3(protocol: str, needs: bool) -> None:
     both = Both(protocol, frozenset({STDOUT, ERROR, RESIZE}))
     both.open("error", "stdout")
@@ -84,7 +86,7 @@ def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
 
 def test_before_v4_the_outcome_is_a_text_that_only_failures_have() -> None:
     for status, said in ((Status(), b""), (Status(3), b"command terminated with non-zero exit code: exit status 3")):
-        both = Both(PROTOCOLS[1])
+        both = Both(COMMAND_PROTOCOLS[1])
         error, *_ = both.open("error", "stdin", "stdout", "stderr")
         both.server.finish(status)
         both.give(b"")

@@ -6,9 +6,8 @@ from base64 import b64decode
 
 import pytest
 
-from nri.engine.streaming.channels.command import ClientGone
-from nri.engine.streaming.channels.forward import PortData, PortOpened
-from nri.engine.streaming.channels.websocket_forward import PORT_LIMIT, WebSocketForward
+from nri.engine.streaming.channels import ClientGone, PortData, PortOpened
+from nri.engine.streaming.websocket import MAX_PORTS, WebSocketForward
 from tests.support.stream_clients import WebSocketClient
 
 
@@ -44,6 +43,6 @@ def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
 
 
 def test_all_channels_of_the_most_ports_are_one_character() -> None:
-    client, server = WebSocketClient(), WebSocketForward("v4.base64.channel.k8s.io", [80] * PORT_LIMIT)
-    assert len(client.read(server.take())) == 2 * PORT_LIMIT
-    assert 2 * PORT_LIMIT + ord("0") < 128
+    client, server = WebSocketClient(), WebSocketForward("v4.base64.channel.k8s.io", [80] * MAX_PORTS)
+    assert len(client.read(server.take())) == 2 * MAX_PORTS
+    assert 2 * MAX_PORTS + ord("0") < 128

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.channels.command import (
+from nri.engine.streaming.channels import (
     ERROR,
     RESIZE,
     STDERR,
@@ -19,10 +19,9 @@ from nri.engine.streaming.channels.command import (
     Input,
     InputEnd,
     Resize,
+    Status,
 )
-from nri.engine.streaming.channels.status import Status
-from nri.engine.streaming.channels.websocket_command import PROTOCOLS, ChannelReader, WebSocketCommand
-from nri.engine.streaming.web.websocket import Piece
+from nri.engine.streaming.websocket import COMMAND_PROTOCOLS, ChannelReader, Piece, WebSocketCommand
 from tests.support.stream_clients import WebSocketClient
 
 ALL = frozenset({STDIN, STDOUT, STDERR, ERROR, RESIZE})
@@ -36,7 +35,7 @@ def begun(protocol: str, streams: frozenset[int] = ALL) -> tuple[WebSocketClient
     return client, server
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", COMMAND_PROTOCOLS)
 def test_channels_are_told_apart_both_ways(protocol: str) -> None:
     client, server = begun(protocol)
     base64 = "base64" in protocol

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.web.http import HEAD_LIMIT, RequestReader, answer, switch
+from nri.engine.streaming.http import MAX_HEAD_BYTES, RequestReader, answer, switch
 from nri.errors import RemoteProtocolError
 
 REQUEST = (
@@ -39,7 +39,7 @@ def test_lists_are_joined_over_their_lines() -> None:
     [
         (b"\x80\x03\x00\x01\x00\x00\x00\x00\r\n\r\n", "no HTTP request"),
         (b"GET / HTTP/1.1\r\n\r\n", "Host"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * HEAD_LIMIT, "no HTTP request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES, "no HTTP request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "with a body"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx", "with a body"),
     ],
@@ -52,7 +52,7 @@ def test_what_is_no_request_of_ours_is_refused(data: bytes, why: str) -> None:
 
 def test_a_whole_head_over_the_bound_is_refused_too() -> None:
     with pytest.raises(RemoteProtocolError, match="more than 16384 bytes"):
-        RequestReader().receive(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n")
+        RequestReader().receive(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n")
 
 
 def test_answers_are_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.channels.command import ERROR, RESIZE, STDERR, STDIN, STDOUT, Resize, SizeReader, wanted
+from nri.engine.streaming.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, Resize, SizeReader, requested_streams
 
 SIZES = st.tuples(st.integers(0, 65535), st.integers(0, 65535))
 
@@ -53,5 +53,5 @@ def test_what_is_no_json_ends_the_channel(data: bytes) -> None:
 
 
 def test_a_request_needs_the_streams_that_it_names() -> None:
-    assert wanted(stdin=True, stdout=True, stderr=True, tty=False) == {STDIN, STDOUT, STDERR, ERROR}
-    assert wanted(stdin=False, stdout=True, stderr=True, tty=True) == {STDOUT, ERROR, RESIZE}
+    assert requested_streams(stdin=True, stdout=True, stderr=True, tty=False) == {STDIN, STDOUT, STDERR, ERROR}
+    assert requested_streams(stdin=False, stdout=True, stderr=True, tty=True) == {STDOUT, ERROR, RESIZE}

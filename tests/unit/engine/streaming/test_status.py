@@ -2,7 +2,7 @@
 
 import json
 
-from nri.engine.streaming.channels.status import Status
+from nri.engine.streaming.channels import Status
 
 
 def test_success_is_said_in_json_and_by_silence() -> None:
