@@ -12,6 +12,9 @@ import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls import pod_creation
 from nri.engine.calls.pod_creation import PodSteps
+from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.network.results import Attached, PortMapping
 from nri.engine.state import PodRecord, PodState
 from nri.engine.support.errors import AlreadyExists, EngineError, NotFound
@@ -139,8 +142,13 @@ def test_new_resources_are_asked_for_kept_and_told(dry: Any) -> None:
 
 @pytest.fixture
 def steps(dry: Any) -> PodSteps:
-    steps: PodSteps = dry.engine.pod_creation._steps
-    return steps
+    engine = dry.engine
+    processes = Processes(engine.inventory, engine.machinery)
+    exit_handler = ExitHandler(engine.inventory, engine.machinery, engine.domain, processes, engine.events)
+    resources: Any = None  # steps of pods change none
+    return PodSteps(
+        Parts(engine.inventory, engine.machinery, processes, resources, engine.domain, exit_handler, engine.events)
+    )
 
 
 def config(**options: Any) -> pb.PodSandboxConfig:
