@@ -20,12 +20,11 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.container_creation import ContainerCreation
 from nri.engine.calls.pod_creation import PodFiles, PodSteps
 from nri.engine.lifecycle.cgroups import Cgroups
-from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, read_spec
+from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, container_status, pod_status, read_spec
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import remove_bundle
 from nri.engine.lifecycle.processes import Processes
-from nri.engine.lifecycle.status import container_status, pod_status
 from nri.engine.lifecycle.undo import take_back
 from nri.engine.network.cni import INTERFACE
 from nri.engine.network.results import parse_result

@@ -12,8 +12,8 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine import replay as module
 from nri.engine.calls.statuses import StatusCalls
 from nri.engine.lifecycle.cgroups import Cgroups
+from nri.engine.lifecycle.inventory import container_status
 from nri.engine.lifecycle.processes import Processes
-from nri.engine.lifecycle.status import container_status
 from nri.engine.replay import RECORD_LOST, lost_container, lost_pod, sweep
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError

@@ -28,7 +28,6 @@ from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import make_bundle, remove_bundle
 from nri.engine.lifecycle.processes import CLEARED
 from nri.engine.lifecycle.resources import in_force, mark_unsupported, reasons_of, result_of
-from nri.engine.lifecycle.status import log_path
 from nri.engine.lifecycle.undo import Undo
 from nri.engine.machine import find_devices
 from nri.engine.spec import (
@@ -135,7 +134,8 @@ class ContainerCreation:
             raise RequestError("metadata.name", "", "is required")
         if config.log_path.startswith("/") or ".." in config.log_path.split("/"):
             raise RequestError("log_path", config.log_path, "leads out of the pod's log folder")
-        check_path("log_path", log_path(pod, config))
+        path = log_path(pod, config)
+        check_path("log_path", path)
         identity = new_id()
         record = ContainerRecord(
             id=identity,
@@ -152,7 +152,7 @@ class ContainerCreation:
             runtime_handler=pod.record.runtime_handler,
             bundle=str(self._machinery.places.bundle(identity)),
             cgroup_path=cgroups_path(pod.record.cgroup_parent, identity, systemd=self._machinery.systemd_cgroup),
-            log_path=log_path(pod, config),
+            log_path=path,
             stop_signal=str(stop_signal(config, settings)),
             resources=to_json(config.linux.resources),
         )
@@ -233,6 +233,12 @@ class ContainerCreation:
 def image_config(image: Image) -> ImageConfig:
     """The image's settings as specs take them."""
     return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+
+
+def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
+    """The path of a container's log; "" for none."""
+    folder = pod.config.log_directory
+    return os.path.join(folder, config.log_path) if folder and config.log_path else ""
 
 
 def _note_left_out(container: ContainerEntry, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:

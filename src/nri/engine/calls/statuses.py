@@ -14,8 +14,7 @@ from google.protobuf import json_format
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, begins, chunks, labelled
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
-from nri.engine.lifecycle.status import STATES, container_status, pod_status
+from nri.engine.lifecycle.inventory import STATES, ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.state import ContainerRecord, PodRecord, PodState
 
 __all__ = ["StatusCalls", "container_info", "container_item", "pod_info", "pod_item"]

@@ -2,7 +2,7 @@
 
 A call itself is a file of :mod:`nri.engine.calls`. Nothing here knows gRPC.
 
-- `inventory`, `status`: pods and containers in memory as on disk, and their statuses for clients and plugins.
+- `inventory`: pods and containers in memory as on disk, and their statuses for clients and plugins.
 - `domain`, `hub`: the one place that calls plugins; one adaptation for all domains of an engine.
 - `processes`, `cgroups`, `exit_handler`, `resources`: containers while they run, and what becomes of their ends.
 - `bus`: events for clients that listen.

@@ -12,8 +12,7 @@ from collections import deque
 from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
-from nri.engine.lifecycle.status import container_status, pod_status
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.support.errors import NotFound
 
 __all__ = ["EventBus", "Subscription"]

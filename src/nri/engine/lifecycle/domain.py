@@ -19,10 +19,9 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.hub import NriHub
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, pod_status, progress
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.lifecycle.status import pod_status, progress
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotFound
 from nri.errors import NriError

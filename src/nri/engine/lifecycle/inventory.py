@@ -1,4 +1,4 @@
-"""The pods and containers of an engine, in memory as on disk.
+"""The pods and containers of an engine, in memory as on disk, and their statuses in the CRI's words.
 
 One job: :class:`Inventory`, through which every change of a record goes. Rules: a change is written before it counts,
 or nothing is changed; the records that pods and containers exist are synced to the disk. Locks are always taken in this
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,20 @@ from nri.engine.state.tables import next_container_state, next_pod_state
 from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular, write_whole
 
-__all__ = ["ContainerEntry", "Inventory", "PodEntry", "to_json"]
+__all__ = ["STATES", "ContainerEntry", "Inventory", "PodEntry", "container_status", "pod_status", "progress", "to_json"]
 
 _log = logging.getLogger(__name__)
 
+#: States of containers in the CRI's words.
+STATES = {
+    ContainerState.CREATING: pb.CONTAINER_CREATED,
+    ContainerState.CREATED: pb.CONTAINER_CREATED,
+    ContainerState.STARTING: pb.CONTAINER_CREATED,
+    ContainerState.RUNNING: pb.CONTAINER_RUNNING,
+    ContainerState.EXITED: pb.CONTAINER_EXITED,
+    ContainerState.REMOVING: pb.CONTAINER_EXITED,
+    ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
+}
 #: The steps that give room on the disk back, and must not fail for the want of it.
 _TAKES_AWAY = ("stop", "finish stop", "remove")
 #: So much of an id is shown to people, as `nri pod ps` does.
@@ -239,3 +250,70 @@ def read_spec(bundle: Path) -> dict[str, Any]:
 def _set(entry: Entry, values: dict[str, Any]) -> None:
     for name, value in values.items():
         setattr(entry.record, name, value)
+
+
+# --- statuses: the CRI has two states of a pod and four of a container; pure ---
+
+
+def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
+    """The status of a pod."""
+    record = entry.record
+    status = pb.PodSandboxStatus(
+        id=record.id,
+        metadata=entry.config.metadata,
+        state=pb.SANDBOX_READY if record.state is PodState.READY else pb.SANDBOX_NOTREADY,
+        created_at=record.created_at_ns,
+        labels=record.labels,
+        annotations=record.annotations,
+        runtime_handler=record.runtime_handler,
+    )
+    status.network.ip = record.ips[0] if record.ips else ""
+    status.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in record.ips[1:])
+    status.linux.namespaces.options.CopyFrom(entry.config.linux.security_context.namespace_options)
+    return status
+
+
+def progress(entry: ContainerEntry) -> pb.ContainerStatus:
+    """The part of a container's status that plugins get: how far it has come, and its image.
+
+    All of it, with its mounts and resources out of JSON, takes several times as long.
+    """
+    record = entry.record
+    return pb.ContainerStatus(
+        id=record.id,
+        state=STATES[record.state],
+        created_at=record.created_at_ns,
+        started_at=record.started_at_ns,
+        finished_at=record.finished_at_ns,
+        exit_code=record.exit_code,
+        image_ref=record.image_ref,
+        image_id=record.image_id,
+        reason=record.reason,
+        message=record.message,
+    )
+
+
+def container_status(entry: ContainerEntry) -> pb.ContainerStatus:
+    """The status of a container."""
+    record, config = entry.record, entry.config
+    status = progress(entry)
+    status.MergeFrom(
+        pb.ContainerStatus(
+            metadata=config.metadata,
+            image=config.image,
+            labels=record.labels,
+            annotations=record.annotations,
+            mounts=_mounts(record.mounts),
+            log_path=record.log_path,
+            stop_signal=config.stop_signal,
+        )
+    )
+    if record.image:
+        status.image.image = record.image
+    json_format.ParseDict(record.resources, status.resources.linux, ignore_unknown_fields=True)
+    json_format.ParseDict(record.user, status.user.linux, ignore_unknown_fields=True)
+    return status
+
+
+def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
+    return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]
