@@ -1,7 +1,6 @@
-"""The engine with its servers, as one thing to start and stop: CRI, streams of exec and attach, NRI.
+"""The engine with its servers, as one object to start and stop: CRI, streams of exec and attach, NRI.
 
-One job: :class:`Daemon`, wiring of `engine`, `streaming` and `server`. Rules: requests are taken when everything that
-they may need is there, and the other way round at the end.
+Requests are accepted when everything that they may need is running; a stop goes in the reverse order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The circumstances of one call, and what the answers of several have in common: portions of streams, filters of lists.
+"""The circumstances of one call, portions of streams, and filters of lists.
 
-Rules: no gRPC here; the server makes one `Call` for each call. All conditions of a filter have to hold; an empty one
-holds always.
+The server makes one `Call` for each gRPC call. All conditions of a filter have to be met; an empty one is always met.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["CHUNK", "Call", "begins", "chunks", "ended", "labelled"]
+__all__ = ["CHUNK", "Call", "chunks", "end_event", "has_labels", "matches_id"]
 
 #: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
 CHUNK = 500
@@ -31,11 +30,11 @@ class Call(Protocol):
         """Have `callback` called when the call ends, also because the client has gone; at once if it has already."""
 
 
-def ended(call: Call) -> threading.Event:
+def end_event(call: Call) -> threading.Event:
     """An event that is set when the call ends, also because the client has gone: what waits for long looks at it."""
-    made = threading.Event()
-    call.on_end(made.set)
-    return made
+    end = threading.Event()
+    call.on_end(end.set)
+    return end
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -44,11 +43,11 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[begin : begin + CHUNK]
 
 
-def begins(identity: str, wanted: str) -> bool:
+def matches_id(identity: str, prefix: str) -> bool:
     """Whether an id is, or begins with, the one that a filter has."""
-    return identity.startswith(wanted)
+    return identity.startswith(prefix)
 
 
-def labelled(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
     """Whether all labels of a selector are there with their values."""
     return all(labels.get(key) == value for key, value in selector.items())

@@ -9,7 +9,7 @@ import threading
 from functools import partial
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.call import Call, ended
+from nri.engine.calls.call import Call, end_event
 from nri.engine.calls.container_creation import ContainerCreation
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.state import ContainerState
@@ -28,7 +28,7 @@ class ContainerRemoval:
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
         """Ask a container to end, and kill it after the timeout, unless the client has gone by then."""
-        self.stop(request.container_id, max(request.timeout, 0), ended(call))
+        self.stop(request.container_id, max(request.timeout, 0), end_event(call))
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:

@@ -1,7 +1,4 @@
-"""The stream of container events, for kubelets that listen instead of asking.
-
-Rules: a stream ends with its client, and with the engine.
-"""
+"""GetContainerEvents, for kubelets that listen instead of polling. A stream ends with its client or the engine."""
 
 from __future__ import annotations
 

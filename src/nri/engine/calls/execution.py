@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.call import Call, ended
+from nri.engine.calls.call import Call, end_event
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.process import Attachment, ContainerStats, ExecResult, Execution, read_stats
@@ -63,7 +63,7 @@ class ExecutionCalls:
         limits = [float(request.timeout)] if request.timeout else []
         limits += [] if left is None else [max(left, _MIN_TIMEOUT_S)]
         limit = min(limits, default=None)
-        result = self._containers.exec_sync(request.container_id, list(request.cmd), limit, ended(call))
+        result = self._containers.exec_sync(request.container_id, list(request.cmd), limit, end_event(call))
         stdout, stderr = fitting(result.stdout, result.stderr)
         return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=result.code)
 

@@ -1,8 +1,8 @@
-"""The ImageService: images listed, pulled and removed, and the room that they take.
+"""The ImageService: images listed, pulled and removed, and the disk space that they take.
 
-Rules: an image that is not there is an empty answer to ImageStatus and no error to RemoveImage, as the kubelet wants
-it; a login goes to the registry that it was given for and to no other; the error for a registry that cannot be reached
-has the word that the kubelet knows.
+As the kubelet expects, a missing image is an empty answer to ImageStatus and no error to RemoveImage, and the error for
+an unreachable registry contains the word that the kubelet knows. Credentials go to the registry that they belong to and
+to no other.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def credentials_for(auth: pb.AuthConfig, domain: str) -> Credentials | None:
     server = re.sub(r"^https?://", "", auth.server_address).partition("/")[0]
     if server and _hub(server) != _hub(domain):
         return None
-    made = Credentials(auth.username, auth.password, auth.auth, auth.identity_token)
-    return made if auth.username or auth.auth or auth.identity_token else None
+    credentials = Credentials(auth.username, auth.password, auth.auth, auth.identity_token)
+    return credentials if auth.username or auth.auth or auth.identity_token else None
 
 
 def _hub(host: str) -> str:

@@ -1,7 +1,7 @@
-"""The metrics of pods and containers, under the names that cAdvisor made known.
+"""ListMetricDescriptors and ListPodSandboxMetrics: metrics of pods and containers under cAdvisor's names.
 
-Rules: a table: name, kind, help, where the number is from, and labels beside those that all have; the CRI's values are
-whole numbers, so seconds are, too; a number that the kernel does not give has no metric, a limit that is none is 0. A
+A row of the table has name, kind, help, the key of the number, and labels besides those of all metrics. Values of the
+CRI are integers, so seconds are, too. A number that the kernel does not report has no metric; a missing limit is 0. A
 kubelet with PodAndContainerStatsFromCRI scrapes these.
 """
 
@@ -117,8 +117,10 @@ class MetricCalls:
     ) -> pb.ListMetricDescriptorsResponse:
         """The metrics that there are, and their labels in order."""
         rows = TABLE.values()
-        made = [pb.MetricDescriptor(name=row.name, help=row.help, label_keys=[*_LABELS, *row.more]) for row in rows]
-        return pb.ListMetricDescriptorsResponse(descriptors=made)
+        descriptors = [
+            pb.MetricDescriptor(name=row.name, help=row.help, label_keys=[*_LABELS, *row.more]) for row in rows
+        ]
+        return pb.ListMetricDescriptorsResponse(descriptors=descriptors)
 
     def list_pod_sandbox_metrics(
         self, request: pb.ListPodSandboxMetricsRequest, call: Call
@@ -139,69 +141,69 @@ class MetricCalls:
 
     def _pod(self, record: PodRecord) -> pb.PodSandboxMetrics:
         containers = [container.record for container in self._readings.inventory.containers(record.id)]
-        readings = [self._readings.container(each) for each in containers]
-        own = self._readings.pod(record, [each.stats for each in readings if each.stats is not None])
+        readings = [self._readings.container(container) for container in containers]
+        reading_of_pod = self._readings.pod(record, [row.stats for row in readings if row.stats is not None])
         labels = ["", record.id, "", record.name, record.namespace, record.config["metadata"]["name"]]
-        metrics = Metrics(own.at_ns, labels)
-        metrics.used(own.stats)
+        metrics = Metrics(reading_of_pod.at_ns, labels)
+        metrics.used(reading_of_pod.stats)
         for interface in self._readings.interfaces(record):
             metrics.network(interface)
-        made = pb.PodSandboxMetrics(pod_sandbox_id=record.id, metrics=metrics.made)
-        for each, reading in zip(containers, readings, strict=True):
-            name = each.config["metadata"]["name"]
-            metrics = Metrics(reading.at_ns, [name, each.id, each.image, each.name, *labels[4:]])
+        message = pb.PodSandboxMetrics(pod_sandbox_id=record.id, metrics=metrics.rows)
+        for container, reading in zip(containers, readings, strict=True):
+            name = container.config["metadata"]["name"]
+            metrics = Metrics(reading.at_ns, [name, container.id, container.image, container.name, *labels[4:]])
             metrics.used(reading.stats)
-            if reading.stats is not None and (counters := self._readings.counters(each)) is not None:
+            if reading.stats is not None and (counters := self._readings.counters(container)) is not None:
                 metrics.counted(counters)
-            metrics.rows(OTHERS, self._others(each, reading.at_ns))
-            made.container_metrics.append(pb.ContainerMetrics(container_id=each.id, metrics=metrics.made))
-        return made
+            metrics.add(OTHERS, self._others(container, reading.at_ns))
+            message.container_metrics.append(pb.ContainerMetrics(container_id=container.id, metrics=metrics.rows))
+        return message
 
     def _others(self, record: ContainerRecord, at_ns: int) -> dict[str, int]:
-        found = {"seen": at_ns}
+        numbers = {"seen": at_ns}
         if record.started_at_ns:
-            found["started"] = record.started_at_ns
+            numbers["started"] = record.started_at_ns
         if room := self._readings.room(record.id):
             disk = os.statvfs(self._readings.images.root)
-            found |= {"written": room[1].size_bytes, "room": disk.f_blocks * disk.f_frsize}
-            found |= {"inodes": disk.f_files, "inodes_free": disk.f_ffree}
-        return found
+            numbers |= {"written": room[1].size_bytes, "room": disk.f_blocks * disk.f_frsize}
+            numbers |= {"inodes": disk.f_files, "inodes_free": disk.f_ffree}
+        return numbers
 
 
 class Metrics:
-    """The metrics of one thing in `made`; `labels` are those that all of them have."""
+    """The metrics of one thing in `rows`; `labels` are those that all of them have."""
 
     def __init__(self, at_ns: int, labels: Sequence[str]) -> None:
-        self.made: list[pb.Metric] = []
+        self.rows: list[pb.Metric] = []
         self._at_ns, self._labels = at_ns, labels
 
     def used(self, stats: ContainerStats | None) -> None:
         """The figures of every cgroup; none if nothing runs."""
         if stats is not None:
-            found = {row.key: getattr(stats, row.key) for row in USED}
-            self.rows(USED, {key: value for key, value in found.items() if value is not None})
+            numbers = {row.key: getattr(stats, row.key) for row in USED}
+            self.add(USED, {key: value for key, value in numbers.items() if value is not None})
 
     def counted(self, counters: Counters) -> None:
         """The figures of a container that runs."""
-        self.rows(COUNTED, counters.numbers)
+        self.add(COUNTED, counters.numbers)
         for row, kind in zip(FAULTS, ("pgfault", "pgmajfault"), strict=True):
-            self.rows([row], counters.numbers, kind, "container")
-        for each in counters.transfers:
-            self.rows(TRANSFERRED, each._asdict(), device_name(each.device))
-            self._block(each)
+            self.add([row], counters.numbers, kind, "container")
+        for transfer in counters.transfers:
+            self.add(TRANSFERRED, transfer._asdict(), device_name(transfer.device))
+            self._block(transfer)
 
     def network(self, interface: InterfaceStats) -> None:
         """The figures of one interface."""
-        self.rows(NETWORK, {row.key: getattr(interface, row.key) for row in NETWORK}, interface.name)
+        self.add(NETWORK, {row.key: getattr(interface, row.key) for row in NETWORK}, interface.name)
 
-    def rows(self, rows: Sequence[Row], numbers: Mapping[str, int], *more: str) -> None:
+    def add(self, rows: Sequence[Row], numbers: Mapping[str, int], *more: str) -> None:
         """Those metrics of which there is a number."""
-        self.made += [self._one(row, numbers[row.key], *more) for row in rows if row.key in numbers]
+        self.rows += [self._one(row, numbers[row.key], *more) for row in rows if row.key in numbers]
 
     def _block(self, transfer: Transfer) -> None:
         major, _, minor = transfer.device.partition(":")
         for operation, value in (("Read", transfer.read_bytes), ("Write", transfer.write_bytes)):
-            self.made.append(self._one(BLOCK, value, device_name(transfer.device), major, minor, operation))
+            self.rows.append(self._one(BLOCK, value, device_name(transfer.device), major, minor, operation))
 
     def _one(self, row: Row, value: int, *more: str) -> pb.Metric:
         return pb.Metric(

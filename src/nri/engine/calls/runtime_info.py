@@ -1,6 +1,6 @@
-"""The engine about itself: its name and version, whether it is ready, and what it shares with the kubelet.
+"""Version, Status, UpdateRuntimeConfig and RuntimeConfig: the engine about itself.
 
-Rules: nothing is remembered here but what UpdateRuntimeConfig says, so an answer is how it is now.
+Only the range of addresses of UpdateRuntimeConfig is remembered; every answer is the state at that moment.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class RuntimeInfoCalls:
         )
 
     def status(self, request: pb.StatusRequest, call: Call) -> pb.StatusResponse:
-        """Whether pods can be made, what runtime handlers there are and what they can do."""
-        handlers = [pb.RuntimeHandler(name=name, features=each) for name, each in self._facts.handlers().items()]
+        """Whether pods can be created, and the runtime handlers with their features."""
+        handlers = [
+            pb.RuntimeHandler(name=name, features=features) for name, features in self._facts.handlers().items()
+        ]
         details = {**self._facts.details(), "podCIDR": self._pod_cidr} if request.verbose else {}
         return pb.StatusResponse(
             status=pb.RuntimeStatus(conditions=self._facts.conditions()),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.call import Call, begins, chunks, labelled
+from nri.engine.calls.call import Call, chunks, has_labels, matches_id
 from nri.engine.calls.execution import RunningContainers
 from nri.engine.calls.images import usage_message
 from nri.engine.images import ImageStore
@@ -89,9 +89,9 @@ class StatsCalls:
         return [
             self._container(container.record)
             for container in self._readings.inventory.containers()
-            if begins(container.id, wanted.id)
-            and begins(container.record.pod_id, wanted.pod_sandbox_id)
-            and labelled(container.record.labels, wanted.label_selector)
+            if matches_id(container.id, wanted.id)
+            and matches_id(container.record.pod_id, wanted.pod_sandbox_id)
+            and has_labels(container.record.labels, wanted.label_selector)
         ]
 
     def _pods(self, wanted: pb.PodSandboxStatsFilter) -> list[pb.PodSandboxStats]:
@@ -99,12 +99,12 @@ class StatsCalls:
         return [
             self._pod(pod.record)
             for pod in self._readings.inventory.pods()
-            if begins(pod.id, wanted.id) and labelled(pod.record.labels, wanted.label_selector)
+            if matches_id(pod.id, wanted.id) and has_labels(pod.record.labels, wanted.label_selector)
         ]
 
     def _container(self, record: ContainerRecord, reading: Reading | None = None) -> pb.ContainerStats:
         reading = reading or self._readings.container(record)
-        made = pb.ContainerStats(
+        message = pb.ContainerStats(
             attributes=pb.ContainerAttributes(
                 id=record.id,
                 metadata=pb.ContainerMetadata(name=record.config["metadata"]["name"], attempt=record.attempt),
@@ -113,19 +113,19 @@ class StatsCalls:
             )
         )
         if room := self._readings.room(record.id):
-            made.writable_layer.CopyFrom(usage_message(self._readings.images, room[1]))
-            made.writable_layer.timestamp = room[0]
+            message.writable_layer.CopyFrom(usage_message(self._readings.images, room[1]))
+            message.writable_layer.timestamp = room[0]
         if reading.stats is not None:
-            made.cpu.CopyFrom(cpu_message(reading))
-            made.memory.CopyFrom(memory_message(reading.at_ns, reading.stats))
-            made.swap.CopyFrom(swap_message(reading.at_ns, reading.stats))
-        return made
+            message.cpu.CopyFrom(cpu_message(reading))
+            message.memory.CopyFrom(memory_message(reading.at_ns, reading.stats))
+            message.swap.CopyFrom(swap_message(reading.at_ns, reading.stats))
+        return message
 
     def _pod(self, record: PodRecord) -> pb.PodSandboxStats:
         containers = [container.record for container in self._readings.inventory.containers(record.id)]
-        readings = [self._readings.container(each) for each in containers]
-        reading = self._readings.pod(record, [each.stats for each in readings if each.stats is not None])
-        made = pb.PodSandboxStats(
+        readings = [self._readings.container(container) for container in containers]
+        reading = self._readings.pod(record, [row.stats for row in readings if row.stats is not None])
+        message = pb.PodSandboxStats(
             attributes=pb.PodSandboxAttributes(
                 id=record.id,
                 metadata=pb.PodSandboxMetadata(
@@ -138,15 +138,15 @@ class StatsCalls:
                 annotations=record.annotations,
             )
         )
-        made.linux.containers.extend(map(self._container, containers, readings))
+        message.linux.containers.extend(map(self._container, containers, readings))
         if reading.stats is not None:
-            made.linux.cpu.CopyFrom(cpu_message(reading))
-            made.linux.memory.CopyFrom(memory_message(reading.at_ns, reading.stats))
-            made.linux.process.timestamp = reading.at_ns
-            made.linux.process.process_count.value = reading.stats.processes or 0
+            message.linux.cpu.CopyFrom(cpu_message(reading))
+            message.linux.memory.CopyFrom(memory_message(reading.at_ns, reading.stats))
+            message.linux.process.timestamp = reading.at_ns
+            message.linux.process.process_count.value = reading.stats.processes or 0
         if interfaces := self._readings.interfaces(record):
-            made.linux.network.CopyFrom(network_message(interfaces))
-        return made
+            message.linux.network.CopyFrom(network_message(interfaces))
+        return message
 
 
 def cpu_message(reading: Reading) -> pb.CpuUsage:
@@ -183,20 +183,20 @@ def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
 
 def network_message(interfaces: list[InterfaceStats]) -> pb.NetworkUsage:
     """A pod's network; loopback is no traffic. Pure."""
-    made = pb.NetworkUsage(timestamp=time.time_ns())
-    for each in interfaces:
+    message = pb.NetworkUsage(timestamp=time.time_ns())
+    for interface in interfaces:
         row = pb.NetworkInterfaceUsage(
-            name=each.name,
-            rx_bytes=_number(each.rx_bytes),
-            rx_errors=_number(each.rx_errors),
-            tx_bytes=_number(each.tx_bytes),
-            tx_errors=_number(each.tx_errors),
+            name=interface.name,
+            rx_bytes=_number(interface.rx_bytes),
+            rx_errors=_number(interface.rx_errors),
+            tx_bytes=_number(interface.tx_bytes),
+            tx_errors=_number(interface.tx_errors),
         )
-        if each.name == _DEFAULT_INTERFACE:
-            made.default_interface.CopyFrom(row)
-        elif each.name != "lo":
-            made.interfaces.append(row)
-    return made
+        if interface.name == _DEFAULT_INTERFACE:
+            message.default_interface.CopyFrom(row)
+        elif interface.name != "lo":
+            message.interfaces.append(row)
+    return message
 
 
 def _number(value: int | None) -> pb.UInt64Value | None:
@@ -281,27 +281,27 @@ class Readings:
         """The room that a container takes on disk, and when that was found; None if it has no file system any more."""
         now = time.time_ns()
         with self._lock:
-            kept = self._rooms.get(container_id)
-            due = kept is None or now > (self._slow_until_ns if kept.slow else kept.until_ns)
-            if due and kept is not None and kept.slow:
-                due = kept.at_ns <= min(each.at_ns for each in self._rooms.values() if each.slow)
-        if due or kept is None:
+            entry = self._rooms.get(container_id)
+            due = entry is None or now > (self._slow_until_ns if entry.slow else entry.until_ns)
+            if due and entry is not None and entry.slow:
+                due = entry.at_ns <= min(other.at_ns for other in self._rooms.values() if other.slow)
+        if due or entry is None:
             try:
-                found = self.images.snapshots.usage(container_id)
+                usage = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
                 with self._lock:
                     self._rooms.pop(container_id, None)  # else the others would wait for its turn
                 return None
-            if not found.whole and (kept is None or kept.usage.whole):
+            if not usage.whole and (entry is None or entry.usage.whole):
                 _log.warning("container %s has more files than can be counted: it takes %d bytes or more",
-                             container_id, found.size_bytes)  # fmt: skip
+                             container_id, usage.size_bytes)  # fmt: skip
             cost_ns = time.time_ns() - now
-            kept = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), found, cost_ns > _SLOW_NS)
+            entry = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), usage, cost_ns > _SLOW_NS)
             with self._lock:
-                self._rooms[container_id] = kept
-                if kept.slow:
-                    self._slow_until_ns = kept.until_ns
-        return kept.at_ns, kept.usage
+                self._rooms[container_id] = entry
+                if entry.slow:
+                    self._slow_until_ns = entry.until_ns
+        return entry.at_ns, entry.usage
 
     def forget(self) -> None:
         """Let go of what is kept of pods and containers that are gone."""

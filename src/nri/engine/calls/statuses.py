@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.call import Call, begins, chunks, labelled
+from nri.engine.calls.call import Call, chunks, has_labels, matches_id
 from nri.engine.lifecycle.inventory import STATES, ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.state import ContainerRecord, PodRecord, PodState
 
@@ -52,7 +52,7 @@ class StatusCalls:
     def _pods(self, wanted: pb.PodSandboxFilter) -> list[pb.PodSandbox]:
         items = []
         for pod in self._inventory.pods():
-            if begins(pod.id, wanted.id) and labelled(pod.record.labels, wanted.label_selector):
+            if matches_id(pod.id, wanted.id) and has_labels(pod.record.labels, wanted.label_selector):
                 item = pod_item(pod.record)
                 if not wanted.HasField("state") or item.state == wanted.state.state:
                     items.append(item)
@@ -81,8 +81,8 @@ class StatusCalls:
         items = []
         for container in self._inventory.containers():
             record = container.record
-            matches = begins(record.id, wanted.id) and begins(record.pod_id, wanted.pod_sandbox_id)
-            if matches and labelled(record.labels, wanted.label_selector):
+            matches = matches_id(record.id, wanted.id) and matches_id(record.pod_id, wanted.pod_sandbox_id)
+            if matches and has_labels(record.labels, wanted.label_selector):
                 item = container_item(record)
                 if not wanted.HasField("state") or item.state == wanted.state.state:
                     items.append(item)

@@ -1,6 +1,6 @@
-"""The steps of pods and containers that are done: a line of the log each, and the CRI's event for as many as listen.
+"""Publish the finished steps of pods and containers: a line of the log each, and the CRI's event for all listeners.
 
-Rules: a listener that does not keep up loses the oldest events, and holds up no other.
+A slow listener loses the oldest events, and holds up no other.
 """
 
 from __future__ import annotations

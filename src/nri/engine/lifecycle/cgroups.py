@@ -1,9 +1,9 @@
-"""Cgroups of the engine's own making: those of pods that name none, and those of conmons.
+"""The cgroups that the engine itself creates: those of pods that name none, and those of conmons.
 
-Rules: cgroups of containers are the OCI runtime's; what a client named is the client's to remove. On cgroup v1 a
-conmon is placed where something is counted or limited, in each hierarchy alike. One that is busy for a moment after
-its last process is tried again; one that is still in use stays, unless all in it is to be ended. A path with ".." is
-refused, because it leads out of the hierarchies.
+Cgroups of containers are the OCI runtime's; a cgroup that a client names is the client's to remove. On cgroup v1 a
+conmon is placed where something is counted or limited, in each hierarchy alike. A cgroup that is busy for a moment
+after its last process is tried again; one that is still in use stays, unless all in it is to be ended. A path with ".."
+is refused, because it leads out of the hierarchies.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""NRI for the pods and containers of the CRI: the one place that calls plugins.
+"""NRI for the pods and containers of the CRI: the only place that calls plugins.
 
-One job: :class:`Domain`, a method for each moment at which plugins get an event (surrounding-systems.md D.2). Rules:
-events before a change raise what the request fails with, events after one are logged; stop and remove are reported once
-in the life of a pod or container, also over restarts, because the record says what was reported; what plugins want of
-other containers goes to `Resources`, which tells no plugin.
+:class:`Domain` has a method for each moment at which plugins get an event. An event before a change raises the error
+that the request fails with; an event after a change is logged if it fails. Stop and remove are reported once in the
+life of a pod or container, also over restarts, because the record has the last reported event. What plugins want for
+other containers goes to `Resources`, which notifies no plugin.
 """
 
 from __future__ import annotations

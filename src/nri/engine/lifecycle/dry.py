@@ -1,8 +1,7 @@
-"""The parts of an engine that runs nothing: its decisions, records, events and specs are the real ones.
+"""The parts of an engine that runs nothing: decisions, records, events and specs are the real ones.
 
-One job: :class:`DryMachinery`, for demos and tests without root or an OCI runtime. Rules: no process, mount, cgroup,
-namespace or network is made; an image is there as soon as it is named, has no files, and a word instead of its command;
-pods are on no network.
+For demos and tests without root or an OCI runtime. No process, mount, cgroup, namespace or network is made. An image
+exists as soon as it is named; it has no files, and a placeholder instead of its command. Pods have no network.
 """
 
 from __future__ import annotations

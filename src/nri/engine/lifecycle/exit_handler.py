@@ -1,8 +1,7 @@
-"""The ends of containers, handled in one place: they end by themselves, by force, or by a failed start.
+"""The end of a container, whether by itself, by force or by a failed start: recorded once, reported to plugins once.
 
-One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
-of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
-time; ends that came while no engine ran are reported when the plugins of before are back.
+What is left of the container's processes is killed before it counts as ended. Each end has a thread, because plugins
+take their time. Ends that came while no engine ran are reported when the plugins of before are back.
 """
 
 from __future__ import annotations

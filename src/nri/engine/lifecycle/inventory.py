@@ -1,10 +1,10 @@
 """The pods and containers of an engine, in memory as on disk, and their statuses in the CRI's words.
 
-One job: :class:`Inventory`, through which every change of a record goes. Rules: a change is written before it counts,
-or nothing is changed; the records that pods and containers exist are synced to the disk. Locks are always taken in this
-order: the `request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the
-moment of a change; nothing waits inside), then the tables' own. So an update that a plugin wants of another container
-needs the `record_lock` alone and waits for no request.
+Every change of a record goes through :class:`Inventory`. A change is written before it counts, or nothing is changed;
+the records that pods and containers exist are synced to the disk. Locks are always taken in this order: the
+`request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the moment of a
+change; nothing waits inside), then the tables' own. So an update by a plugin of another container needs the
+`record_lock` alone and waits for no request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The real parts that pods and containers are made with, put together from the engine's configuration.
+"""The real parts that pods and containers are made with, built from the engine's configuration.
 
-One job: :class:`Machinery`: runtimes by handler, conmon, images, networks, generators, and what this machine can do.
+:class:`Machinery` has the OCI runtimes by handler, conmon, images, networks, generators, and the machine's abilities.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pods whose ids are mapped: the process that their namespaces come from, and how their files come to have owners.
+"""The pinned namespaces of pods, and the process that a pod's mapped ids come from.
 
-Rules: in a process with threads none can make a namespace of users, so a program of util-linux does, and ends as soon
-as all is pinned; its namespaces belong to its namespace of users.
+A process with threads cannot create a user namespace, so a program of util-linux does, and ends as soon as all is
+pinned; the pod's other namespaces belong to that user namespace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The processes of containers and of what holds a pod: made by conmon and OCI runtime, stopped, taken away.
+"""The processes of containers and of pods: created by conmon and the OCI runtime, stopped, removed.
 
-Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Where
+Plugins are neither asked nor notified here. A removal takes away what exists, also what a killed engine has left. Where
 the OCI runtime cannot read its own state of a container, all processes in the container's cgroups are killed instead.
 """
 

@@ -1,8 +1,8 @@
-"""Resources of containers that exist: put into force by the OCI runtime, and kept in spec and record.
+"""Resources of existing containers: put into force by the OCI runtime, and kept in spec and record.
 
-One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
-plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
-cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
+Used for updates of clients and of plugins; plugins are not asked here, so an update by a plugin never comes back to
+one. Only the container's `record_lock` is held. What this machine or this runtime cannot do is left out and reported by
+the field's name; spec and record change only after the runtime has accepted it.
 """
 
 from __future__ import annotations

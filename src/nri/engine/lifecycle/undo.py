@@ -1,8 +1,8 @@
-"""Steps that change the machine, each with its undo beside it.
+"""Steps that change the machine, each with its undo next to it.
 
-One job: :class:`Undo`, the list of what is to be taken back. Rules: an undo is noted before its step begins, so that a
-step that fails half way is taken back, too; so every undo takes "there is nothing" for done. All of them are tried, in
-reverse order; an undo that fails is reported with the error that made it necessary, and never instead of it.
+An undo is noted before its step begins, so that a step that fails half way is taken back, too; therefore every undo
+treats a missing object as done. All undos are tried, in reverse order. One that fails is reported with the error that
+made it necessary, and never instead of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A threaded gRPC server for the CRI's two services.
 
-Rules: who may connect is `nri.cri.server`'s. Every error goes through the table in `nri.engine.server.methods`.
+`nri.cri.server` decides who may connect. Every error goes through the table in `nri.engine.server.methods`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfe
 
 def made(metrics: Metrics) -> dict[tuple[str, ...], int]:
     """Value by name and the labels beyond the common ones."""
-    for each in metrics.made:
+    for each in metrics.rows:
         assert len(each.label_values) == 1 + len(TABLE[each.name].more)
         assert each.metric_type == TABLE[each.name].kind and each.timestamp == 9
-    return {(each.name, *each.label_values[1:]): each.value.value for each in metrics.made}
+    return {(each.name, *each.label_values[1:]): each.value.value for each in metrics.rows}
 
 
 def test_the_keys_of_the_table_are_those_of_readings() -> None:
@@ -36,7 +36,7 @@ def test_what_is_not_known_has_no_metric_and_times_are_seconds() -> None:
         ("container_memory_failures_total", "pgmajfault", "container"): 4,
     }
     metrics.used(None)
-    assert len(metrics.made) == 4
+    assert len(metrics.rows) == 4
 
 
 def test_disks_and_interfaces_are_labels() -> None:

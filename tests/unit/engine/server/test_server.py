@@ -15,7 +15,7 @@ import pytest
 
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.call import Call, ended
+from nri.engine.calls.call import Call, end_event
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
@@ -98,7 +98,7 @@ class Waiting:
         self.begun, self.over = threading.Event(), threading.Event()
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        gone = ended(call)
+        gone = end_event(call)
         self.begun.set()
         assert gone.wait(20)
         self.over.set()
