@@ -28,8 +28,8 @@ from nri.errors import NriError
 
 __all__ = ["Domain", "Messages"]
 
-#: The last state of a pod or container that plugins got; the key of it in the record.
-_TOLD, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
+#: The key in a record of the last state that was reported to plugins, and those states.
+_REPORTED, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Messages(NamedTuple):
 
 
 class Domain:
-    """The pods and containers of one of the engine's domains, as plugins know them."""
+    """The pods and containers of one domain of the engine, as plugins know them."""
 
     def __init__(
         self, name: str, hub: NriHub, inventory: Inventory, resources: Resources, processes: Processes
@@ -60,32 +60,32 @@ class Domain:
     # --- pods ---
 
     def run_pod(self, pod: PodEntry) -> None:
-        """Tell of a pod that is made and not ready yet. Raises what the request fails with."""
-        shown = self.pod_message(pod)
-        pod.record.nri[_TOLD] = _CREATED
+        """Ask plugins about a pod that is created and not ready yet. Raises NriError, which refuses it."""
+        message = self.pod_message(pod)
+        pod.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is not None:
-            self._hub.adaptation.run_pod_sandbox(shown)
+            self._hub.adaptation.run_pod_sandbox(message)
 
     def update_pod(
-        self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, wanted: pb.LinuxContainerResources | None
+        self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, resources: pb.LinuxContainerResources | None
     ) -> None:
-        """Tell of resources that a pod is about to get. Raises what the request fails with."""
+        """Ask plugins about new resources of a pod. Raises NriError, which refuses them."""
         if self._hub.adaptation is not None:
-            parts = [None if each is None else convert.to_nri(each).value for each in (overhead, wanted)]
+            parts = [None if part is None else convert.to_nri(part).value for part in (overhead, resources)]
             self._hub.adaptation.update_pod_sandbox(self.pod_message(pod), *parts)
 
     def post_update_pod(self, pod: PodEntry) -> None:
-        """Tell that a pod has got new resources."""
+        """Notify plugins that a pod has new resources."""
         if self._hub.adaptation is not None:
             self._logged("post_update_pod_sandbox", self.pod_message(pod))
 
     def stop_pod(self, pod: PodEntry) -> None:
-        """Tell, once, that a pod has stopped, while its network is still there."""
+        """Notify plugins, once, that a pod has stopped, while its network still exists."""
         if self._advance(pod, _STOPPED, (_CREATED,)):
             self._logged("stop_pod_sandbox", self.pod_message(pod))
 
     def remove_pod(self, pod: PodEntry) -> None:
-        """Tell, once, that a pod is removed; that it has stopped comes first if it was not told."""
+        """Notify plugins, once, that a pod is removed; its stop comes first if it was not reported."""
         self.stop_pod(pod)
         if self._advance(pod, _REMOVED, (_STOPPED,)):
             self._logged("remove_pod_sandbox", self.pod_message(pod))
@@ -100,13 +100,13 @@ class Domain:
 
     def create(self, container: ContainerEntry, messages: Messages | None) -> CreateReply | None:
         """Ask plugins about a container to be created; None without NRI. Raises NriError, which refuses it."""
-        container.record.nri[_TOLD] = _CREATED
+        container.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is None or messages is None:
             return None
         return self._hub.adaptation.create_container(messages.pod, messages.container)
 
     def undo_create(self, container: ContainerEntry) -> None:
-        """Tell those that were asked that a container is not made after all."""
+        """Notify the plugins that were asked that a container is not created after all."""
         self.stop(container)
         self.remove(container)
 
@@ -124,35 +124,35 @@ class Domain:
         self._logged("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
-        """Tell of a container that is about to start. Raises what the request fails with."""
+        """Ask plugins about a container that is about to start. Raises NriError, which refuses the start."""
         if self._hub.adaptation is not None:
             self._hub.adaptation.start_container(*self._pair(container))
 
     def post_start(self, container: ContainerEntry) -> None:
-        """Tell that a container runs."""
+        """Notify plugins that a container runs."""
         self._logged_pair("post_start_container", container)
 
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply what plugins want of containers."""
+        """Apply updates that plugins request."""
         return self._resources.apply(updates)
 
-    def update_container(self, container: ContainerEntry, wanted: m.LinuxResources) -> UpdateReply | None:
-        """Ask plugins about new resources; None without NRI. Raises what the request fails with."""
+    def update_container(self, container: ContainerEntry, resources: m.LinuxResources) -> UpdateReply | None:
+        """Ask plugins about new resources; None without NRI. Raises NriError, which refuses them."""
         if self._hub.adaptation is None:
             return None
         try:
-            return self._hub.adaptation.update_container(*self._pair(container), wanted)
+            return self._hub.adaptation.update_container(*self._pair(container), resources)
         except NriError:
             if self._hub.tell_refused:
                 self.post_update(container)
             raise
 
     def post_update(self, container: ContainerEntry) -> None:
-        """Tell that a container has got new resources."""
+        """Notify plugins that a container has new resources."""
         self._logged_pair("post_update_container", container)
 
     def stop(self, container: ContainerEntry) -> None:
-        """Tell, once, that a container has stopped, and apply what plugins want of others then."""
+        """Notify plugins, once, that a container has stopped, and apply their updates of other containers."""
         if not self._advance(container, _STOPPED, (_CREATED,)):
             return
         reply: StopReply | None = self._logged_pair("stop_container", container)
@@ -160,41 +160,41 @@ class Domain:
             self.follow(reply)
 
     def remove(self, container: ContainerEntry) -> None:
-        """Tell, once, that a container is removed; that it has stopped comes first if it was not told."""
+        """Notify plugins, once, that a container is removed; its stop comes first if it was not reported."""
         self.stop(container)
         if self._advance(container, _REMOVED, (_STOPPED,)):
             self._logged_pair("remove_container", container)
 
-    # --- what plugins want of others ---
+    # --- updates and evictions that plugins request ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, own: Sequence[UpdateResult] = ()) -> None:
-        """Do what a reply asks for beside its own container: updates of others, and evictions.
+        """Apply the updates of other containers and the evictions in a reply.
 
-        `own` is what became of the container's own update, for those who ask later.
+        `own` is the result of the container's own update, which the provenance keeps.
         """
         reply.commit([*own, *self._hub.update(reply.updates)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:
-        """Whether there is such a container here, by its whole id."""
+        """Whether a container of this id exists here. The beginning of an id does not count."""
         try:
             return self._inventory.container(container_id).id == container_id
         except NriError:
             return False
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins want gone."""
-        for each in evictions:
-            self._processes.evict(each.container_id, each.reason)
+        """Begin to stop containers that plugins evict."""
+        for eviction in evictions:
+            self._processes.evict(eviction.container_id, eviction.reason)
 
-    # --- what plugins are shown ---
+    # --- messages ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods that are ready and containers that are not over, or whose end was not told yet."""
-        pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_TOLD) == _CREATED]
+        """All pods that are ready and containers that have not ended, or whose end was not reported yet."""
+        pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_REPORTED) == _CREATED]
         containers = [
-            each for each in self._inventory.containers()
-            if each.record.state in _LISTED or each.record.nri.get(_TOLD) == _CREATED
+            container for container in self._inventory.containers()
+            if container.record.state in _LISTED or container.record.nri.get(_REPORTED) == _CREATED
         ]  # fmt: skip
         return [*map(self.pod_message, pods)], [*map(self.container_message, containers)]
 
@@ -227,19 +227,19 @@ class Domain:
 
     # --- inside ---
 
-    def _advance(self, entry: PodEntry | ContainerEntry, told: str, before: tuple[str, ...]) -> bool:
-        """Note the next event of a pod or container; False if plugins had it already, or none."""
+    def _advance(self, entry: PodEntry | ContainerEntry, state: str, before: tuple[str, ...]) -> bool:
+        """Record the next reported state; False unless the present one is in `before`."""
         with entry.record_lock:
-            if entry.record.nri.get(_TOLD) not in before:
+            if entry.record.nri.get(_REPORTED) not in before:
                 return False
-            self._inventory.note(entry, nri={**entry.record.nri, _TOLD: told})
+            self._inventory.note(entry, nri={**entry.record.nri, _REPORTED: state})
             return True
 
     def _logged_pair(self, event: str, container: ContainerEntry) -> Any:
         return None if self._hub.adaptation is None else self._logged(event, *self._pair(container))
 
     def _logged(self, event: str, *messages: Any) -> Any:
-        """Send an event whose failure stops nothing."""
+        """Send an event; its failure is only logged."""
         if self._hub.adaptation is None:
             return None
         try:
