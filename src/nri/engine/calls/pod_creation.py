@@ -130,7 +130,7 @@ class PodSteps:
             Step("namespaces", lambda: self._make_namespaces(pod), lambda: self._remove_namespaces(pod)),
             Step("network", lambda: self._attach(pod), lambda: self._detach(pod)),
             Step("files", lambda: self.files(pod).write(pod.record.ips), lambda: self.files(pod).release()),
-            Step("holder", lambda: self._hold(pod), lambda: self.stop_holder(pod)),
+            Step("holder", lambda: self._start_pause_process(pod), lambda: self.stop_pause_process(pod)),
         ]
         return steps[1:] if only_running else steps
 
@@ -211,7 +211,7 @@ class PodSteps:
 
     # --- the process that holds its process namespace ---
 
-    def _hold(self, pod: PodEntry) -> None:
+    def _start_pause_process(self, pod: PodEntry) -> None:
         """Start a process in a new process namespace, if the pod's containers are to share one."""
         if pod.config.linux.security_context.namespace_options.pid != pb.POD:
             return
@@ -241,7 +241,7 @@ class PodSteps:
         record.cgroup_path = self._cgroup(record)
         self._exit_handler.watch(pod)
 
-    def stop_holder(self, pod: PodEntry) -> None:
+    def stop_pause_process(self, pod: PodEntry) -> None:
         """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
         bundle, record = self._places.bundle(pod.id), pod.record
         if not bundle.exists() and not record.bundle:

@@ -53,7 +53,7 @@ class PodRemoval:
         self._inventory.move_pod(pod, "stop")
         self._containers.end_all(pod.id, remove=False)
         with self._domain.block(urgent=True):
-            self._steps.stop_holder(pod)
+            self._steps.stop_pause_process(pod)
             self._domain.stop_pod(pod)
         complaints = take_back(self._steps.of(pod, only_running=True))
         if complaints:

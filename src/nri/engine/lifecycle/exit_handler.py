@@ -114,7 +114,7 @@ class ExitHandler:
         try:
             container = self._inventory.container(found.container_id)
         except NotFound:
-            self._holder_ended(found)
+            self._pause_process_ended(found)
         else:
             self.take(container, found)
 
@@ -175,7 +175,7 @@ class ExitHandler:
             return False
         return True
 
-    def _holder_ended(self, found: Exit) -> None:
+    def _pause_process_ended(self, found: Exit) -> None:
         """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""
         try:
             container = self._inventory.pod(found.container_id)

@@ -1,4 +1,4 @@
-"""The holder of a pod: the OCI spec of its pause container.
+"""The OCI spec of a pod's pause container.
 
 Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
 pod's user.
