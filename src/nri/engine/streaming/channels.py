@@ -97,20 +97,20 @@ class SizeReader:
         text, at = self._kept + data.decode("latin-1"), 0
         while (at := _BLANKS.match(text, at).end()) < len(text):  # type: ignore[union-attr]  # it always matches
             try:
-                found, at = self._decoder.raw_decode(text, at)
+                document, at = self._decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 self._ended = len(text) - at > self.LIMIT or text[at] != "{"
                 break
-            if size := _size(found):
+            if size := _size(document):
                 yield size
         self._kept = "" if self._ended else text[at:]
 
 
-def _size(found: object) -> Resize | None:
-    if not isinstance(found, dict):
+def _size(document: object) -> Resize | None:
+    if not isinstance(document, dict):
         return None
-    named = {str(name).lower(): value for name, value in found.items()}
-    width, height = named.get("width"), named.get("height")
+    values = {str(name).lower(): value for name, value in document.items()}
+    width, height = values.get("width"), values.get("height")
     if type(width) is int and type(height) is int and 0 <= width < 65536 and 0 <= height < 65536:
         return Resize(width, height)
     return None
@@ -118,8 +118,8 @@ def _size(found: object) -> Resize | None:
 
 def requested_streams(*, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> AbstractSet[int]:
     """The streams of a request; with a terminal there is no STDERR."""
-    asked = {STDIN: stdin, STDOUT: stdout, STDERR: stderr and not tty, ERROR: True, RESIZE: tty}
-    return frozenset(stream for stream, wants in asked.items() if wants)
+    is_requested = {STDIN: stdin, STDOUT: stdout, STDERR: stderr and not tty, ERROR: True, RESIZE: tty}
+    return frozenset(stream for stream, requested in is_requested.items() if requested)
 
 
 #: Longer texts are cut, in characters: some client shows them on one line.
@@ -145,15 +145,15 @@ class Status(NamedTuple):
 
     def json(self) -> bytes:
         """For v4 and v5."""
-        found: dict[str, Any] = {"metadata": {}, "status": "Failure" if self.message else "Success"}
+        document: dict[str, Any] = {"metadata": {}, "status": "Failure" if self.message else "Success"}
         if self.message:
-            found["message"] = self.message
+            document["message"] = self.message
         if self.error:
-            found |= {"reason": "InternalError", "code": 500}
+            document |= {"reason": "InternalError", "code": 500}
         elif self.code:
             causes = [{"reason": "ExitCode", "message": str(self.code)}]
-            found |= {"reason": "NonZeroExitCode", "details": {"causes": causes}}
-        return json.dumps(found).encode(errors="replace")
+            document |= {"reason": "NonZeroExitCode", "details": {"causes": causes}}
+        return json.dumps(document).encode(errors="replace")
 
 
 class PortOpened(NamedTuple):

@@ -93,9 +93,9 @@ class CommandSession:
 
     def _masks(self, program: Program, *, read: bool) -> dict[int, int]:
         output = not self._held and self._link.waiting < self._limits.output_bytes
-        found = program.masks(output=output, input_=bool(self._input) and not self._input_closed)
-        found[self._link.fileno()] = self._link.mask(read=read)
-        return found
+        masks = program.masks(output=output, input_=bool(self._input) and not self._input_closed)
+        masks[self._link.fileno()] = self._link.mask(read=read)
+        return masks
 
     def _listen(self, ready: dict[int, int], *, read: bool) -> None:
         """Take what the client said, and send what it is owed."""
@@ -224,28 +224,28 @@ class ExecProgram:
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
         """Outputs, stdin and the runtime's process."""
-        found = dict.fromkeys(self._outputs, select.POLLIN) if output else {}
+        masks = dict.fromkeys(self._outputs, select.POLLIN) if output else {}
         if input_ and self._execution.stdin is not None:
-            found[self._execution.stdin] = found.get(self._execution.stdin, 0) | select.POLLOUT
+            masks[self._execution.stdin] = masks.get(self._execution.stdin, 0) | select.POLLOUT
         if not self._ended_at:
-            found[self._end] = select.POLLIN
-        return found
+            masks[self._end] = select.POLLIN
+        return masks
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
         """Read each output once."""
         if self._end in ready and not self._ended_at:
             self._ended()
-        found = []
+        rows = []
         for descriptor, stream in [*self._outputs.items()]:
             if ready.get(descriptor, 0) & ~select.POLLOUT:
                 data = read_some(descriptor, min(CHUNK, self._left.get(descriptor, CHUNK)))
                 if data:
-                    found.append((stream, data))
+                    rows.append((stream, data))
                 if descriptor in self._left:
                     self._left[descriptor] -= len(data or b"")
                 if data == b"" or self._left.get(descriptor) == 0:
                     del self._outputs[descriptor]
-        return found
+        return rows
 
     def _ended(self) -> None:
         """Note what the pipes hold: all that the program itself has written is in them."""
@@ -307,10 +307,10 @@ class AttachProgram:
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
         """Read some packets."""
-        found: list[tuple[int, bytes]] = []
+        rows: list[tuple[int, bytes]] = []
         if not ready.get(self._attachment.fileno(), 0) & ~select.POLLOUT:
-            return found
-        while len(found) < _PACKETS and not self._ended:
+            return rows
+        while len(rows) < _PACKETS and not self._ended:
             try:
                 packet = self._attachment.read(0)
             except TimeoutError:
@@ -318,8 +318,8 @@ class AttachProgram:
             if packet is None:
                 self._ended = True
             else:
-                found.append((STDERR if packet[0] == ATTACHED_STDERR else STDOUT, packet[1]))
-        return found
+                rows.append((STDERR if packet[0] == ATTACHED_STDERR else STDOUT, packet[1]))
+        return rows
 
     def write(self, data: bytes) -> int:
         """Write to the container's stdin."""

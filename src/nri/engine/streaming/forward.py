@@ -59,7 +59,7 @@ class ForwardSession:
         self._link, self._poller, self._channels, self._limits = link, poller, channels, limits
         self._connect = connect
         self._ports: dict[str, _Port] = {}
-        self._made: queue.SimpleQueue[tuple[str, _Port, socket.socket | str]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[str, _Port, socket.socket | str]] = queue.SimpleQueue()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._over = False
         self._lock = threading.Lock()
@@ -83,10 +83,10 @@ class ForwardSession:
     def _end(self) -> None:
         with self._lock:
             self._over = True
-            while not self._made.empty():
-                made = self._made.get()[2]
-                if isinstance(made, socket.socket):
-                    made.close()
+            while not self._results.empty():
+                result = self._results.get()[2]
+                if isinstance(result, socket.socket):
+                    result.close()
             os.close(self._bell)
         for key in [*self._ports]:
             self._close(key)
@@ -98,7 +98,7 @@ class ForwardSession:
         return not full and self._link.waiting < self._limits.answers_bytes
 
     def _masks(self, *, read: bool) -> dict[int, int]:
-        found = {self._bell: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
+        masks = {self._bell: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
         output = self._link.waiting < self._limits.output_bytes
         for key, port in self._ports.items():
             if port.socket is None:
@@ -107,12 +107,12 @@ class ForwardSession:
             if output and not port.output_ended and self._channels.room(key):
                 mask |= select.POLLIN
             if mask:
-                found[port.socket.fileno()] = mask
-        return found
+                masks[port.socket.fileno()] = mask
+        return masks
 
     def _turn(self, ready: dict[int, int], *, read: bool) -> None:
         if self._bell in ready:
-            self._take_made()
+            self._take_results()
         self._receive(self._link.hear(ready, read=read))
         for key, port in [*self._ports.items()]:
             if port.socket is not None and (events := ready.get(port.socket.fileno(), 0)):
@@ -154,35 +154,35 @@ class ForwardSession:
         try:
             threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()
         except RuntimeError as error:  # no threads are left for now
-            self._made.put((event.key, port, str(error)))
+            self._results.put((event.key, port, str(error)))
             os.eventfd_write(self._bell, 1)
 
     def _make(self, key: str, port: _Port, number: int) -> None:
         """Connect; runs in a thread of its own."""
-        made: socket.socket | str
+        result: socket.socket | str
         try:
-            made = self._connect(number)
-            made.setblocking(False)
+            result = self._connect(number)
+            result.setblocking(False)
         except Exception as error:  # noqa: BLE001  the client that waits gets it
-            made = describe(error)
+            result = describe(error)
         with self._lock:
             if not self._over:
-                self._made.put((key, port, made))
+                self._results.put((key, port, result))
                 os.eventfd_write(self._bell, 1)
-            elif isinstance(made, socket.socket):
-                made.close()
+            elif isinstance(result, socket.socket):
+                result.close()
 
-    def _take_made(self) -> None:
+    def _take_results(self) -> None:
         os.eventfd_read(self._bell)
-        while not self._made.empty():
-            key, port, made = self._made.get()
+        while not self._results.empty():
+            key, port, result = self._results.get()
             if self._ports.get(key) is not port:  # the client has let go of it meanwhile
-                if isinstance(made, socket.socket):
-                    made.close()
-            elif isinstance(made, str):
-                self._close(key, f"error forwarding: {made}")
+                if isinstance(result, socket.socket):
+                    result.close()
+            elif isinstance(result, str):
+                self._close(key, f"error forwarding: {result}")
             else:
-                port.socket = made
+                port.socket = result
                 self._write(key, port)
 
     def _carry(self, key: str, port: _Port, events: int) -> None:
@@ -257,45 +257,47 @@ def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_T
 
     Returns a socket that blocks. Raises EngineError.
     """
-    found: list[socket.socket] = []
-    failed: list[OSError] = []
-    held = -1
+    connections: list[socket.socket] = []
+    errors: list[OSError] = []
+    descriptor = -1
     try:
         if namespace is not None:
-            held = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        run_on_new_thread(lambda: _connect(held, port, timeout_s, found, failed), "nri-engine-port")
+            descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        run_on_new_thread(lambda: _connect(descriptor, port, timeout_s, connections, errors), "nri-engine-port")
     except OSError as error:
-        failed.append(error)
+        errors.append(error)
     finally:
-        if held >= 0:
-            os.close(held)
-    if found:
-        return found[0]
-    why = ", ".join(dict.fromkeys(error.strerror or str(error) for error in failed))
+        if descriptor >= 0:
+            os.close(descriptor)
+    if connections:
+        return connections[0]
+    why = ", ".join(dict.fromkeys(error.strerror or str(error) for error in errors))
     raise EngineError(f"cannot connect to port {port}: {why}")
 
 
-def _connect(namespace: int, port: int, timeout_s: float, found: list[socket.socket], failed: list[OSError]) -> None:
+def _connect(
+    namespace: int, port: int, timeout_s: float, connections: list[socket.socket], errors: list[OSError]
+) -> None:
     """Leave the host's network for good if need be, and connect; runs in a thread of its own."""
     try:
         if namespace >= 0:
             setns(namespace, CLONE_NEWNET)
     except OSError as error:
-        failed.append(error)
+        errors.append(error)
         return
     for family, address in _LOOPBACKS:
         try:
-            made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         except OSError as error:  # a kernel without IPv6
-            failed.append(error)
+            errors.append(error)
             continue
         try:
-            made.settimeout(timeout_s)
-            made.connect((address, port))
-            made.settimeout(None)
+            connection.settimeout(timeout_s)
+            connection.connect((address, port))
+            connection.settimeout(None)
         except OSError as error:
-            made.close()
-            failed.append(error)
+            connection.close()
+            errors.append(error)
         else:
-            found.append(made)
+            connections.append(connection)
             return

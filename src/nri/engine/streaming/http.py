@@ -29,12 +29,12 @@ class Request(NamedTuple):
 
     def all(self, name: str) -> list[str]:
         """The values of a header that is a list, over all its lines."""
-        lines = [value for each, value in self.headers if each == name]
+        lines = [value for key, value in self.headers if key == name]
         return [word.strip() for line in lines for word in line.split(",") if word.strip()]
 
     def first(self, name: str) -> str:
         """The value of a header, or an empty text."""
-        return next((value for each, value in self.headers if each == name), "")
+        return next((value for key, value in self.headers if key == name), "")
 
 
 class RequestReader:
@@ -113,24 +113,24 @@ class Refused(Exception):
 
 def negotiate(request: Request, spdy: Sequence[str], websocket: Sequence[str]) -> Upgrade:
     """Choose a protocol. `spdy` and `websocket` are those that are served over either. Raises Refused."""
-    asked = [word.lower() for word in request.all("upgrade")]
-    if "upgrade" not in [word.lower() for word in request.all("connection")] or not asked:
+    requested = [word.lower() for word in request.all("upgrade")]
+    if "upgrade" not in [word.lower() for word in request.all("connection")] or not requested:
         raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
-    if "websocket" in asked:
+    if "websocket" in requested:
         return _websocket(request, websocket)
-    if _SPDY.lower() in asked:
+    if _SPDY.lower() in requested:
         return _spdy(request, spdy)
     raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
 
 
 def _spdy(request: Request, served: Sequence[str]) -> Upgrade:
-    asked = request.all(_VERSION.lower())
-    if not asked:
+    requested = request.all(_VERSION.lower())
+    if not requested:
         raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: the header {_VERSION} names no protocol")
-    chosen = next((each for each in asked if each in served), None)
+    chosen = next((protocol for protocol in requested if protocol in served), None)
     if chosen is None:
         text = f"unable to upgrade: none of the client's protocols is served; those are {', '.join(served)}"
-        raise Refused(HTTPStatus.FORBIDDEN, text, *((_ACCEPTED, each) for each in served))
+        raise Refused(HTTPStatus.FORBIDDEN, text, *((_ACCEPTED, protocol) for protocol in served))
     headers = [("Connection", "Upgrade"), ("Upgrade", _SPDY), (_VERSION, chosen)]
     return Upgrade(websocket=False, protocol=chosen, answer=switch(headers))
 
@@ -143,8 +143,8 @@ def _websocket(request: Request, served: Sequence[str]) -> Upgrade:
     key = request.first("sec-websocket-key").strip()
     if not _is_key(key):
         raise Refused(HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key is not 16 bytes in base64")
-    asked = request.all("sec-websocket-protocol") or [""]
-    chosen = next((each for each in asked if each in served), None)
+    requested = request.all("sec-websocket-protocol") or [""]
+    chosen = next((protocol for protocol in requested if protocol in served), None)
     if chosen is None:
         names = ", ".join(filter(None, served))
         raise Refused(HTTPStatus.FORBIDDEN, f"none of the client's protocols is served; those are {names}")

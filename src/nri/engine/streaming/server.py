@@ -230,9 +230,9 @@ class StreamingServer:
         """Read from a request what it asks for, and the protocol. Raises Refused."""
         if request.method not in ("GET", "POST"):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
-        found = _PATH.fullmatch(request.path)
-        ask = self._tokens.take(found[2]) if found else None
-        if found is None or ask is None or ask.kind != found[1]:
+        match = _PATH.fullmatch(request.path)
+        ask = self._tokens.take(match[2]) if match else None
+        if match is None or ask is None or ask.kind != match[1]:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no session here, or it has expired")
         if ask.kind == "portforward":
             over_websocket = (spdy_channels.TUNNEL, *(websocket.FORWARD_PROTOCOLS if ask.ports else ()))

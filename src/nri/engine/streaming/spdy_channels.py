@@ -90,8 +90,8 @@ class SpdyCommand:
 
     def room(self, stream: int) -> int:
         """The number of bytes that may be sent; what goes to no client is always taken."""
-        found = self._streams.get(stream, 0)
-        return self._spdy.room(found) if self._spdy.is_open(found) else 1 << 30
+        number = self._streams.get(stream, 0)
+        return self._spdy.room(number) if self._spdy.is_open(number) else 1 << 30
 
     def write(self, stream: int, data: bytes) -> None:
         """Send output."""

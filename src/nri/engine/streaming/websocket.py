@@ -148,9 +148,9 @@ class ChannelSocket:
     def receive(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Take bytes of the client; yields channels with bytes for them."""
         for piece in self.socket.receive(data):
-            channel, found = self._reader.read(piece)
+            channel, content = self._reader.read(piece)
             if channel >= 0:
-                yield channel, found
+                yield channel, content
 
     def send(self, channel: int, data: bytes) -> None:
         """Send a message on a channel."""
@@ -171,19 +171,19 @@ class WebSocketCommand:
         self._sizes = SizeReader()
         self.ready = True
         # An empty message says that the connection is made; some clients wait for it.
-        self._channels.send(next((each for each in (STDOUT, STDERR) if each in wanted), ERROR), b"")
+        self._channels.send(next((stream for stream in (STDOUT, STDERR) if stream in wanted), ERROR), b"")
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
         """Take bytes of the client; yields what they mean."""
-        for channel, found in self._channels.receive(data):
+        for channel, content in self._channels.receive(data):
             if self._closes and channel == CLOSE:
-                if found == b"\0":
+                if content == b"\0":
                     yield InputEnd()
             elif channel == STDIN and STDIN in self._wanted:
-                if found:
-                    yield Input(found)
+                if content:
+                    yield Input(content)
             elif channel == RESIZE:
-                yield from self._sizes.receive(found)
+                yield from self._sizes.receive(content)
         if self._channels.socket.closed:
             yield ClientGone()
 
@@ -234,9 +234,9 @@ class WebSocketForward:
         """Take bytes of the client; the first time, also none, yields the connections that are wanted."""
         while self._wanted:
             yield self._wanted.pop(0)
-        for channel, found in self._channels.receive(data):
-            if found and not channel & 1 and str(channel // 2) in self._open:
-                yield PortData(str(channel // 2), found)
+        for channel, content in self._channels.receive(data):
+            if content and not channel & 1 and str(channel // 2) in self._open:
+                yield PortData(str(channel // 2), content)
         if self._channels.socket.closed:
             yield ClientGone()
 

@@ -1,4 +1,4 @@
-"""Readings as messages: what is not known is left out."""
+"""Sums and rates of readings, and readings as messages: what is not known is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods as lists and people have them, from their records alone."""
+"""Pods and containers in lists and in verbose statuses, from their records alone."""
 
 from __future__ import annotations
 

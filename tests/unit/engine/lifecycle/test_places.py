@@ -1,4 +1,4 @@
-"""The files and folders of an engine."""
+"""The folders of an engine, and bundles of containers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.lifecycle import places as bundles
 from nri.engine.lifecycle.places import Places, lock_folders, make_bundle, remove_bundle
 from nri.engine.support.errors import EngineError
 from tests.support.needs import need_root
@@ -78,7 +77,7 @@ def test_a_machine_that_refuses_the_mount_keeps_the_code_on_the_disk(
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(bundles, "mount", refuse)
+    monkeypatch.setattr("nri.engine.lifecycle.places.mount", refuse)
     make_bundle(tmp_path / "b")
     assert "no exit code can be kept when that is full" in caplog.text
     assert (tmp_path / "b/persist").is_dir()
