@@ -46,6 +46,14 @@ FORBIDDEN = {
         "engine/state/names.py",
         "nri.engine.process.runtime",
     ),
+    "A call of the engine knows another one only to take back its steps, or for its readings": (
+        "engine/calls/container_start.py",
+        "nri.engine.calls.container_creation",
+    ),
+    "What calls of the engine share goes from ends of containers through plugins and processes down to records and machine": (  # noqa: E501
+        "engine/lifecycle/processes.py",
+        "nri.engine.lifecycle.domain",
+    ),
     "The vocabulary that policies of all profiles share knows no profile": (
         "policies/changes.py",
         "nri.policies.koordinator.quirks",

@@ -1,7 +1,6 @@
 """Calls of the kernel that Python has no function for yet: mounts and namespaces.
 
 Rules: every error is an OSError with the path; nothing here decides anything.
-Next: :mod:`nri.engine.state`.
 """
 
 from __future__ import annotations
