@@ -24,7 +24,7 @@ from nri.engine.calls.statuses import StatusCalls
 from nri.engine.engine import Engine
 from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 
 __all__ = ["Server", "cri_server"]
 
