@@ -39,7 +39,7 @@ WORDS = {
     "ttrpc": "calls over bytes",
     "api": "messages, no socket",
     "stream": "deadlines",
-    "threads": "calls on threads",
+    "threads": "parallel",
     "thread_pool": "a pool",
     "wire": "raw fields",
     "unix": "listening",
