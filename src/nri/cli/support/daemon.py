@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from nri.cli.errors import FAILED, Failure, describe
-from nri.cli.support.scaffold import fill
 from nri.errors import NriError
+from nri.plugins.project.scaffold import fill
 from nri.service.systemd import notify
 from nri.signals import Stop
 from nri.stub.support import logs

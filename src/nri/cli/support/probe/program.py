@@ -3,7 +3,7 @@
 Each check has a runtime and a process of its own, so that what one breaks does not count in the next. A program of one
 word is started as a runtime starts an installed plugin; one with `{socket}` among its words connects by itself. Rules:
 a plugin may refuse what it is asked, but not break, hang, ask for what cannot be, or run on without a runtime. Next:
-`nri.cli.support.trial.trial`, which starts the first kind.
+`nri.testing.trial.trial`, which starts the first kind.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S
 from nri.cli.errors import USAGE, Failure
 from nri.cli.support.probe.report import Report, Section
-from nri.cli.support.trial.plugins import name_in
 from nri.config import Source, read_file
 from nri.errors import LATE, NriError, PluginError, RpcError, ValidationRejected, describe
 from nri.metrics import Observer
 from nri.oci import Generator, validate
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.testing.trial.plugins import name_in
 from nri.text import count
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The outcome of a trial: for each pod, and for each of its containers, what plugins changed, asked for and failed at.
 
-Next: `nri.cli.support.trial.trial` fills it in, `nri.cli.verbs.try_` prints it.
+Next: `nri.testing.trial.trial` fills it in, `nri.cli.verbs.try_` prints it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nri.cli.errors import FAILED, REJECTED
 from nri.errors import ConflictError, NriError, PluginError, Reject, RpcError, ValidationRejected
 from nri.ttrpc import Code
 
@@ -88,11 +87,17 @@ class PodResult:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome for all pods. `exit_code` is 0, FAILED, or, weighing more, REJECTED."""
+    """The outcome for all pods.
+
+    Attributes:
+        refused: whether plugins are in conflict, or one refuses a pod or a container on purpose.
+        failed: whether a plugin fails, or gives no answer.
+    """
 
     plugins: list[str]
     pods: list[PodResult] = field(default_factory=list)
-    exit_code: int = 0
+    refused: bool = False
+    failed: bool = False
 
     @property
     def results(self) -> list[Result]:
@@ -104,16 +109,16 @@ class Outcome:
         return {"plugins": self.plugins, "pods": [pod.to_json() for pod in self.pods]}
 
     def refuse(self, result: Result, error: NriError) -> None:
-        """Take note of the error that a pod or container is not made for. A refusal weighs more than a failure."""
+        """Take note of the error that a pod or container is not made for."""
         refused = isinstance(error, (ConflictError, ValidationRejected, Reject)) or _is_reject(error)
-        self.exit_code = REJECTED if refused else self.exit_code or FAILED
+        self.refused = self.refused or refused
+        self.failed = self.failed or not refused
         result.failed = str(error)
 
     def miss(self, result: Result, misses: list[MissingAnswer]) -> None:
         """Take note of plugins that did not answer: a failure, though the request goes on without them."""
         result.misses += misses
-        if misses:
-            self.exit_code = self.exit_code or FAILED
+        self.failed = self.failed or bool(misses)
 
 
 def _is_reject(error: BaseException | None) -> bool:

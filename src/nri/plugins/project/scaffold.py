@@ -3,7 +3,7 @@
 The files are in `templates/`, each with `@name@` and the like where the plugin's own names go; this file has the table
 of which becomes which. The manifests keep to the least privilege that a plugin which only answers can live with. nri
 itself goes along as a wheel with its hash, because its name on the package index is not ours: nothing in a project may
-lead there. Next: `nri.cli.support.own_wheel`.
+lead there. Next: `nri.plugins.project.wheel`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import re
 import sys
 from pathlib import Path
 
-from nri.cli.errors import USAGE, Failure
-from nri.cli.support.own_wheel import own_wheel
+from nri.api.naming import check_index
+from nri.errors import ConfigError, NriError
+from nri.plugins.project.wheel import own_wheel
 
 #: Template, and the file that it becomes.
 FILES = {
@@ -37,24 +38,27 @@ NEEDED = frozenset(("click", "google", "nri", "pytest", "yaml"))
 
 
 def names_of(name: str, idx: str) -> dict[str, str]:
-    """Return the values of the markers in the templates. Failure says what is wrong with a name."""
-    from nri.api.naming import check_index
-
+    """Return the values of the markers in the templates. ConfigError for a name or an index that cannot be used."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise Failure(
+        raise ConfigError(
+            "command line",
+            "NAME",
             f'"{name}" cannot be a plugin\'s name: use lower case letters, digits and single dashes, such as pod-name',
-            USAGE,
         )
     try:
         check_index(idx)
     except ValueError as error:
-        raise Failure(f"--idx: {error}", USAGE) from None
+        raise ConfigError("command line", "--idx", str(error)) from None
     words = name.split("-")
     module, class_name = "_".join(words), "".join(word.capitalize() for word in words)
     if keyword.iskeyword(module) or keyword.iskeyword(class_name):
-        raise Failure(f'"{name}" is a word of Python itself: choose another one', USAGE)
+        raise ConfigError("command line", "NAME", f'"{name}" is a word of Python itself', "choose another one")
     if module in NEEDED or module in sys.stdlib_module_names:
-        raise Failure(f"{module}.py would hide the module {module}, which others import: choose another one", USAGE)
+        raise ConfigError(
+            "command line",
+            "NAME",
+            f"{module}.py would hide the module {module}, which others import: choose another one",
+        )
     return {"name": name, "module": module, "class": class_name, "Name": " ".join(words).capitalize(), "idx": idx}
 
 
@@ -62,7 +66,7 @@ def scaffold(folder: Path, name: str, idx: str) -> list[str]:
     """Write all files; returns their paths. Refuses a folder that has something in it: nothing is ever overwritten."""
     names = names_of(name, idx)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Failure(f"{folder}: there is something already. Choose another --folder, or empty this one")
+        raise NriError(f"{folder}: there is something already. Choose another --folder, or empty this one")
     wheel = own_wheel(folder / "wheels")
     names |= {"nri_version": wheel.version, "nri_wheel": wheel.path.name, "nri_sha256": wheel.sha256}
     made = [str(wheel.path)]

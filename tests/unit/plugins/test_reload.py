@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support import reload
+from nri.plugins import reload
 from nri.signals import Stop
 
 

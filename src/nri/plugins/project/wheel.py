@@ -4,7 +4,7 @@ The files of the package as they lie here, and the metadata of its installation,
 network is needed, and the same files always make the same wheel. Its version gets a local label made of its content
 (``0.1.0+local.s1a2b3c4d``). An index takes no such version, so a project that asks for it gets this wheel or nothing;
 never a stranger's package of the same name. The wheel is pure Python, also where the package that runs here is
-compiled. Next: `nri.cli.support.scaffold`, which puts it into a project.
+compiled. Next: `nri.plugins.project.scaffold`, which puts it into a project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import nri
-from nri.cli.errors import Failure
+from nri.errors import NriError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,12 +47,12 @@ class Wheel(NamedTuple):
 
 
 def own_wheel(folder: Path) -> Wheel:
-    """Write the wheel of this nri into a folder. Failure if it is only imported from somewhere, and not installed."""
+    """Write the wheel of this nri into a folder. NriError if it is only imported from somewhere, and not installed."""
     try:
         distribution = metadata.distribution("nri")
     except metadata.PackageNotFoundError:
         place = Path(nri.__file__).parents[2]
-        raise Failure(
+        raise NriError(
             f"nri is imported from {place} and not installed, so no project can name it. First: pip install {place}"
         ) from None
     content = _package() | _metadata(distribution)

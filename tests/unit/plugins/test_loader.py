@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import nri
-from nri.cli.errors import USAGE, Failure
-from nri.cli.support.plugin_loader import load
+from nri.errors import ConfigError, NriError
+from nri.plugins.loader import load
 
 ONE = "import nri\nclass One(nri.Plugin):\n    pass\n"
 
@@ -75,10 +75,9 @@ def test_a_file_with_dashes_is_a_module_with_underscores(write) -> None:
     ],
 )
 def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(write(text))
-    assert reason in caught.value.message
-    assert caught.value.code == USAGE
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +90,9 @@ def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) 
     ],
 )
 def test_a_target_that_is_not_there_is_named(target: str, reason: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(NriError) as caught:
         load(target)
-    assert reason in caught.value.message
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("beginning", ["", "./"], ids=["by its name", "by its path"])
@@ -109,12 +108,12 @@ def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
         "device": lambda: os.symlink("/dev/zero", kind),
     }
     make[kind]()
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(NriError) as caught:
         load(beginning + kind)
     listening.close()
-    assert (caught.value.message, caught.value.code) == (f"{beginning}{kind}: a {kind}, not a file", USAGE)
+    assert str(caught.value) == f"{beginning}{kind}: a {kind}, not a file"
 
 
 def test_an_empty_target_is_no_plugin() -> None:
-    with pytest.raises(Failure, match=r'^"": no such file, and no module or plugin of that name'):
+    with pytest.raises(NriError, match=r'^"": no such file, and no module or plugin of that name'):
         load("")

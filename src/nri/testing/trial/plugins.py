@@ -1,7 +1,7 @@
 """The plugins of a trial, as the command line names them: which index each one gets, and which configuration.
 
 Rules: an index that is given stays; one that is not given is never that of another plugin. Next:
-`nri.cli.support.trial.trial`, which runs them.
+`nri.testing.trial.trial`, which runs them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nri.cli.errors import USAGE, Failure
 from nri.config import read_file
+from nri.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ class TrialPlugin:
 
 
 def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialPlugin]:
-    """Read the plugins of a command line, with their indices and configurations. Failure says what does not fit."""
+    """Read the plugins of a command line, with their indices and configurations. ConfigError for what does not fit."""
     given = [_split(text) for text in targets]
     indices = _filled([index for index, _ in given])
     sources = _sources(configs, indices)
@@ -55,14 +55,14 @@ def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialP
 def _split(text: str) -> tuple[str, str]:
     """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; "" where neither gives an index.
 
-    Failure for an index that is not two digits.
+    ConfigError for an index that is not two digits.
     """
     match = _INDEXED.fullmatch(text)
     if match:
         return match["index"], match["rest"]
     wrong = re.fullmatch(r"([0-9]+)=(.+)", text, re.DOTALL)
     if wrong and not os.path.exists(text):
-        raise Failure(f'{text}: invalid plugin index "{wrong[1]}", must be 2 digits: write NN={wrong[2]}', USAGE)
+        raise ConfigError(text, "", f'invalid plugin index "{wrong[1]}", must be 2 digits: write NN={wrong[2]}')
     named = _NAMED.fullmatch(os.path.basename(text))
     return (named["index"] if named else ""), text
 
@@ -78,8 +78,8 @@ def _filled(given: list[str]) -> list[str]:
             wanted = min(place * step, 99)
             number = next((one for one in [*range(wanted, 100), *range(wanted, -1, -1)] if one not in taken), None)
             if number is None:
-                raise Failure(
-                    f"{len(given)} plugins: there are only 100 indices. Give some of them one: NN=PLUGIN", USAGE
+                raise ConfigError(
+                    f"{len(given)} plugins", "", "there are only 100 indices. Give some of them one: NN=PLUGIN"
                 )
             taken.add(number)
             index = f"{number:02}"
@@ -88,18 +88,20 @@ def _filled(given: list[str]) -> list[str]:
 
 
 def _sources(configs: Sequence[str], indices: list[str]) -> dict[str, Source]:
-    """Read the configuration files by index. Failure for one that no plugin has, or more than one."""
+    """Read the configuration files by index. ConfigError for one that no plugin has, or more than one."""
     found = {}
     for text in configs:
         match = _INDEXED.fullmatch(text)
         if match is None:
-            raise Failure(f'--config {text}: expected the index of a plugin and a file, such as "20=pin.yaml"', USAGE)
+            raise ConfigError(
+                f"--config {text}", "", 'expected the index of a plugin and a file, such as "20=pin.yaml"'
+            )
         index = match["index"]
         if index not in indices:
-            raise Failure(f"--config {index}=...: no plugin has this index. There are: {', '.join(indices)}", USAGE)
+            raise ConfigError(f"--config {index}=...", "", f"no plugin has this index. There are: {', '.join(indices)}")
         if indices.count(index) > 1:
-            raise Failure(
-                f"--config {index}=...: more than one plugin has this index. Give each its own: NN=PLUGIN", USAGE
+            raise ConfigError(
+                f"--config {index}=...", "", "more than one plugin has this index. Give each its own: NN=PLUGIN"
             )
         found[index] = read_file(match["rest"])
     return found

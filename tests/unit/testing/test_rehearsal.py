@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from nri.adaptation.peers.health import PluginHealth
-from nri.cli.errors import Failure
-from nri.cli.support import launch_check
-from nri.cli.support.plugin_folder import launcher
+from nri.errors import NriError
+from nri.plugins.installation import launcher
+from nri.testing import rehearsal
 
 FILE = Path("/opt/pin.py")
 TRACEBACK = """\
@@ -38,7 +38,7 @@ PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, 
     ],
 )
 def test_the_error_is_found_in_what_a_program_writes(words: str, told: str) -> None:
-    assert launch_check.last_error_of(words, FILE) == told
+    assert rehearsal.last_error_of(words, FILE) == told
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_the_error_is_found_in_what_a_program_writes(words: str, told: str) -> N
 )
 def test_the_reason_is_the_plugins_own_word_if_it_has_one(cut_off: str, error: str, words: str, reason: str) -> None:
     ended = PluginHealth("10-pin", "pre-connected", "gone", "gone", last_error=error, last_words=words)
-    assert launch_check.reason_of(cut_off, ended, 2.0, FILE) == reason
+    assert rehearsal.reason_of(cut_off, ended, 2.0, FILE) == reason
 
 
 def test_the_file_of_a_configuration_is_named_instead_of_its_way() -> None:
     reason = "the runtime's configuration:2: cpu: unknown key"
-    assert launch_check.with_source(reason, "/etc/c.conf") == "/etc/c.conf:2: cpu: unknown key"
-    assert launch_check.with_source(reason, "") == reason
+    assert rehearsal.with_source(reason, "/etc/c.conf") == "/etc/c.conf:2: cpu: unknown key"
+    assert rehearsal.with_source(reason, "") == reason
 
 
 def test_what_the_plugin_has_started_is_ended_with_it(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ subprocess.Popen(["sh", "-c", "echo $$ > $0; exec sleep 1000", noted], start_new
 while not noted.exists() or not noted.read_text():
     pass
 {PLUGIN}""")
-    launch_check.rehearse(launcher([sys.executable, str(file)], "10-pin").encode(), "10-pin", file, None, tmp_path)
+    rehearsal.rehearse(launcher([sys.executable, str(file)], "10-pin").encode(), "10-pin", file, None, tmp_path)
     (pid,) = noted.read_text().split()
     assert not Path("/proc", pid).exists()
 
@@ -86,9 +86,9 @@ def test_it_takes_place_where_programs_may_be_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", "/locked")
     monkeypatch.setattr(os, "access", lambda *_: True)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=locked.get(path, 0)))
-    assert launch_check.executable_folder(tmp_path / "pin.py") == str(tmp_path)
+    assert rehearsal.executable_folder(tmp_path / "pin.py") == str(tmp_path)
     locked[str(tmp_path)] = os.ST_NOEXEC
-    assert launch_check.executable_folder(tmp_path / "pin.py") == "/locked", "and then the start says what is wrong"
+    assert rehearsal.executable_folder(tmp_path / "pin.py") == "/locked", "and then the start says what is wrong"
 
 
 def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_
     note = f"import os\nwith open({str(seen)!r}, 'a') as file:\n    print(os.getcwd(), sorted(os.environ), file=file)\n"
     plugin.write_text(note + PLUGIN)
     here = os.getcwd()
-    launch_check.rehearse(launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
+    rehearsal.rehearse(launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
     (line,) = seen.read_text().splitlines()
     folder, _, names = line.partition(" ")
     assert folder == "/"
@@ -108,11 +108,9 @@ def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_
 def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:
     plugin = tmp_path / "pin.py"
     plugin.write_text("raise SystemExit('error: not today')\n")
-    with pytest.raises(Failure) as caught:
-        launch_check.rehearse(
-            launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path
-        )
-    assert caught.value.message == f"{plugin}: does not start as the runtime would start it: not today"
+    with pytest.raises(NriError) as caught:
+        rehearsal.rehearse(launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
+    assert str(caught.value) == f"{plugin}: does not start as the runtime would start it: not today"
 
 
 @pytest.mark.parametrize("before", [None, "an older failure"])
@@ -120,7 +118,7 @@ def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:
 def test_the_notes_for_the_doctor_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, does: str
 ) -> None:
-    monkeypatch.setattr(launch_check, "DEFAULT_SOCKET", str(tmp_path / "nri.sock"))
+    monkeypatch.setattr(rehearsal, "DEFAULT_SOCKET", str(tmp_path / "nri.sock"))
     folder, plugin = tmp_path / "failed-plugins", tmp_path / "pin"
     note = folder / "10-pin"
     if before is not None:
@@ -128,7 +126,7 @@ def test_the_notes_for_the_doctor_stay_as_they_are(
         note.write_text(before)
     plugin.write_text(f"#!/bin/sh\nPATH=/bin\n{does.format(folder=folder, note=note)}\nexit 1\n")
     plugin.chmod(0o755)
-    with pytest.raises(Failure):
-        launch_check.rehearse(launcher([str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
+    with pytest.raises(NriError):
+        rehearsal.rehearse(launcher([str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
     assert folder.exists() is (before is not None)
     assert before is None or note.read_text() == before

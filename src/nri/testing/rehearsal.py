@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.launch import config_text
 from nri.api.naming import DEFAULT_SOCKET, REGISTRATION_TIMEOUT_S, split_file_name
-from nri.cli.errors import Failure
 from nri.config.source import MAX_BYTES
+from nri.errors import NriError
 from nri.files import read_regular
 from nri.host.process import numbers, read_stat
 from nri.host.root import MACHINE
@@ -49,7 +49,7 @@ class _Synchronization(Observer):
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
-    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:  # noqa: ARG002
         """Keep the first error."""
         self.error = self.error or error
 
@@ -68,7 +68,7 @@ def rehearse(
         timeout_s: how long it has to register, in seconds; None: as long as runtimes allow.
 
     Raises:
-        Failure: says in a line why it does not take part.
+        NriError: it does not take part, with the reason.
     """
     text, name = _configuration(config, drop_ins, file_name)
     with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=executable_folder(file)) as scratch:
@@ -81,17 +81,17 @@ def rehearse(
         with _notes_kept(file_name), _nothing_left_running():
             reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
     if reason:
-        raise Failure(f"{file}: does not start as the runtime would start it: {with_source(reason, name)}")
+        raise NriError(f"{file}: does not start as the runtime would start it: {with_source(reason, name)}")
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """Return the configuration that the plugin would get, and the file it comes from. Failure if it is not text."""
+    """Return the configuration that the plugin would get, and the file it comes from. NriError if it is not text."""
     if config is not None:
         raw = read_regular(config, MAX_BYTES)
         try:
             raw.decode()
         except UnicodeDecodeError as error:
-            raise Failure(f"{config}: not UTF-8 text: byte {error.start} is 0x{raw[error.start]:02x}") from None
+            raise NriError(f"{config}: not UTF-8 text: byte {error.start} is 0x{raw[error.start]:02x}") from None
         return raw, str(config)
     text, path = config_text(str(drop_ins), *split_file_name(file_name))
     return text.encode(), path or ""

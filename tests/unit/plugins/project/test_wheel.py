@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import nri
-from nri.cli.errors import Failure
-from nri.cli.support import own_wheel as module
-from nri.cli.support.own_wheel import Wheel, own_wheel
+from nri.errors import NriError
+from nri.plugins.project import wheel as module
+from nri.plugins.project.wheel import Wheel, own_wheel
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_it_holds_every_file_of_the_package_and_no_compiled_one(wheel: Wheel) ->
     names = {name for name in zipfile.ZipFile(wheel.path).namelist() if name.startswith("nri/")}
     assert sources <= names
     assert "nri/py.typed" in names
-    assert "nri/cli/support/templates/Containerfile.txt" in names
+    assert "nri/plugins/project/templates/Containerfile.txt" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith((".so", ".pyc"))]
 
 
@@ -74,6 +74,6 @@ def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pyt
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(module.metadata, "distribution", missing)
-    with pytest.raises(Failure, match=r"not installed, so no project can name it\. First: pip install "):
+    with pytest.raises(NriError, match=r"not installed, so no project can name it\. First: pip install "):
         own_wheel(tmp_path / "wheels")
     assert not (tmp_path / "wheels").exists()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from nri.adaptation.audit.shadow import ShadowReport
-from nri.cli.errors import FAILED, REJECTED
-from nri.cli.support.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 from nri.errors import PluginError, Reject, RpcError
+from nri.testing.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 
 
 def test_a_refusal_weighs_more_than_a_failure() -> None:
@@ -13,18 +12,18 @@ def test_a_refusal_weighs_more_than_a_failure() -> None:
     failure, refusal = PluginError("10-a", "broken"), PluginError("10-a", "no")
     refusal.__cause__ = RpcError(7, "no")
     outcome.refuse(result, failure)
-    assert (result.failed, outcome.exit_code) == (str(failure), FAILED)
+    assert (result.failed, outcome.failed, outcome.refused) == (str(failure), True, False)
     for error in (refusal, Reject("no"), failure):
         outcome.refuse(result, error)
-        assert outcome.exit_code == REJECTED
+        assert outcome.refused
 
 
 def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_none() -> None:
     outcome, result = Outcome([]), Result("id", "app")
     outcome.miss(result, [])
-    assert (outcome.exit_code, result.unchanged) == (0, True)
+    assert (outcome.failed, result.unchanged) == (False, True)
     outcome.miss(result, [MissingAnswer("10-a", "CreateContainer", "no answer")])
-    assert (outcome.exit_code, result.unchanged) == (FAILED, False)
+    assert (outcome.failed, result.unchanged) == (True, False)
 
 
 def test_an_outcome_is_a_table_of_json() -> None:

@@ -1,7 +1,7 @@
 """The plugins that are registered by name: entry points of the group `nri.plugins`, of this distribution and of others.
 
 Rules: to list names loads no plugin; one that cannot be loaded is an error of its own and hides no other. Next:
-`nri.cli.support.plugin_loader`, which takes files and modules as well.
+`nri.plugins.loader`, which takes files and modules as well.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nri.cli.errors import USAGE, Failure
+from nri.api.events import EVENTS
+from nri.config.listing import Key, keys
+from nri.errors import ConfigError, NriError
+from nri.stub.base import PluginBase
+from nri.stub.plugin import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
-    import click
-    from click.shell_completion import CompletionItem
-
     from nri.config.listing import Key
-    from nri.stub.plugin import Plugin
-
 __all__ = [
     "GROUP",
-    "complete",
-    "complete_name",
     "describe",
     "find",
     "load",
@@ -42,9 +41,7 @@ GROUP = "nri.plugins"
 
 def registered() -> list[EntryPoint]:
     """List the entry points of plugins by name; a name may be there twice, of two distributions."""
-    from importlib.metadata import entry_points
-
-    return sorted(set(entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
+    return sorted(set(metadata.entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
 
 
 def names() -> list[str]:
@@ -55,44 +52,37 @@ def names() -> list[str]:
 def find(name: str) -> EntryPoint | None:
     """Find a plugin by its name, with or without an index before it; None if there is none.
 
-    Failure if two distributions have registered the name.
+    ConfigError if two distributions have registered the name.
     """
     found = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
     if len(found) > 1:
         places = ", ".join(entry.value for entry in found)
-        raise Failure(f"{name}: several plugins are registered under this name. Say which: {places}", USAGE)
+        raise ConfigError(name, "", f"several plugins are registered under this name. Say which: {places}")
     return found[0] if found else None
 
 
 def load(entry: EntryPoint) -> type[Plugin]:
-    """Load the class of a registered plugin. Failure says why it cannot be loaded."""
-    from nri.stub.plugin import Plugin
-
+    """Load the class of a registered plugin. NriError if it cannot be loaded."""
     try:
         loaded = entry.load()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise Failure(f"{entry.name}: {entry.value} cannot be loaded: {reason}") from error
+        raise NriError(f"{entry.name}: {entry.value} cannot be loaded: {reason}") from error
     if not isinstance(loaded, type) or not issubclass(loaded, Plugin):
-        raise Failure(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
+        raise NriError(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
     return loaded
 
 
-def not_registered(name: str, *, or_file: bool = False) -> Failure:
+def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
     """Return the error that no plugin has this name, with the nearest that has one; `or_file`: nor is it a file."""
     near = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
     step = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names())}"
     what = "no such file, and no plugin has this name" if or_file else "no plugin has this name"
-    return Failure(f"{name}: {what}{step}", USAGE)
+    return ConfigError(name, "", f"{what}{step}")
 
 
 def describe(entry: EntryPoint) -> dict[str, Any]:
-    """Describe a plugin by what its class says. Failure if it cannot be loaded."""
-    from importlib.util import find_spec
-
-    from nri.api.events import EVENTS
-    from nri.stub.base import PluginBase
-
+    """Describe a plugin by what its class says. NriError if it cannot be loaded."""
     plugin = load(entry)
     text = inspect.cleandoc(plugin.__doc__ or "")
     spec = find_spec(entry.module)
@@ -114,23 +104,6 @@ def describe(entry: EntryPoint) -> dict[str, Any]:
 
 def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
     """List the keys of a configuration; of one without a meaning, that of its flag."""
-    from nri.config.listing import keys
-
     of_flags = {key: meaning for key, _, meaning in flags.values()}
     found = [key._replace(meaning=key.meaning or of_flags.get(key.key, "")) for key in keys(config)]
     return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in found]
-
-
-def complete_name(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a plugin, with or without an index before it."""
-    from click.shell_completion import CompletionItem
-
-    index = incomplete[:3] if re.match(r"\d\d-", incomplete) else ""
-    return [CompletionItem(index + name) for name in names() if name.startswith(incomplete.removeprefix(index))]
-
-
-def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a plugin, or a file."""
-    from click.shell_completion import CompletionItem
-
-    return [*complete_name(ctx, param, incomplete), CompletionItem(incomplete, type="file")]

@@ -3,7 +3,7 @@
 Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
 folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable. The
 drop-in configuration comes first and goes last, so that no plugin is launched without its own. Next:
-`nri.cli.support.launch_check`, which tries a launcher before it is put there.
+`nri.testing.rehearsal`, which tries a launcher before it is put there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from nri.api.naming import check_index, check_name
-from nri.cli.errors import USAGE, Failure
+from nri.errors import ConfigError, NriError
 from nri.files import open_regular, remove_tree, rename_into, write_whole
 from nri.unix import make_folder
 
@@ -28,33 +28,33 @@ MARK = "# Written by `nri enable`."
 
 
 def command_of(file: Path) -> list[str]:
-    """Return the command that starts the plugin. Failure if the file could only ever do nothing."""
+    """Return the command that starts the plugin. NriError for a file that cannot be a plugin."""
     with open(file, "rb", opener=open_regular) as opened:
         head = opened.read(1 << 20)
     if file.suffix == ".py" or re.match(rb"#!.*python", head):
         if not re.search(rb"\bmain\(|run_plugin\(", head):
-            raise Failure(
-                f"{file}: it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()", USAGE
+            raise ConfigError(
+                str(file), "", "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()"
             )
         return [sys.executable, str(file)]
     if head.startswith(b"\0asm"):
         step = f"install -m 755 {shlex.quote(str(file))} /opt/nri/plugins/NN-name"
-        raise Failure(
+        raise NriError(
             f"{file}: WebAssembly is loaded by the runtime itself and needs no launcher. Put it there: {step}"
         )
     if not os.access(file, os.X_OK):
-        raise Failure(f"{file}: neither a Python file nor executable. First: chmod +x {file}", USAGE)
+        raise ConfigError(str(file), "", f"neither a Python file nor executable. First: chmod +x {file}")
     return [str(file)]
 
 
 def command_of_module(module: str) -> tuple[list[str], Path]:
-    """Return the command that starts a module as a program, and the module's file. Failure if it cannot be started.
+    """Return the command that starts a module as a program, and the module's file. NriError if it cannot be started.
 
     Without the current folder among its paths: a runtime starts it in the folder /.
     """
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin:
-        raise Failure(f"{module}: there is no such module", USAGE)
+        raise ConfigError(str(module), "", "there is no such module")
     file = Path(spec.origin).resolve()
     command_of(file)
     return [sys.executable, "-P", "-m", module], file
@@ -71,12 +71,12 @@ def launcher(command: list[str], file_name: str) -> str:
 
 
 def file_name_of(index: str, name: str) -> str:
-    """Return ``NN-name``; Failure says which part is wrong."""
+    """Return ``NN-name``. ConfigError if a part is wrong."""
     try:
         check_index(index)
         check_name(name)
     except ValueError as error:
-        raise Failure(str(error), USAGE) from None
+        raise ConfigError("command line", "", str(error)) from None
     return f"{index}-{name}"
 
 
@@ -88,10 +88,10 @@ def refuse_untrusted(path: Path) -> None:
         sticky = kind == "folder" and found.st_mode & stat.S_ISVTX  # as /tmp: there no user can replace another's files
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
             reason = f"others may write to this {kind} (mode {found.st_mode & 0o7777:04o}), and a plugin runs as root"
-            raise Failure(f"{place}: {reason}. First: chmod go-w {place}")
+            raise NriError(f"{place}: {reason}. First: chmod go-w {place}")
         if os.geteuid() == 0 and found.st_uid != 0:
             reason = f"this {kind} belongs to user {found.st_uid}, and a plugin runs as root"
-            raise Failure(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
+            raise NriError(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
 
 
 def refuse_clash(folder: Path, file_name: str) -> None:
@@ -99,9 +99,9 @@ def refuse_clash(folder: Path, file_name: str) -> None:
     name = file_name.partition("-")[2]
     for other in sorted(folder.glob(f"[0-9][0-9]-{name}")):
         if other.name != file_name:
-            raise Failure(f"{other}: {name} is enabled with another index already. First: nri disable {other.name}")
+            raise NriError(f"{other}: {name} is enabled with another index already. First: nri disable {other.name}")
         if not is_ours(other):
-            raise Failure(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
+            raise NriError(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
 
 
 def others_of_index(folder: Path, file_name: str) -> list[str]:
@@ -122,7 +122,7 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
     """Make the file, whole and with its mode, in one step; an older one of that name is replaced."""
     make_folder(str(folder / "NN-name"), 0o755)
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise Failure(
+        raise NriError(
             f"{folder}: others may write to this folder, and what is in it runs as root. First: chmod go-w {folder}"
         )
     inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
@@ -134,38 +134,38 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Find the launcher of that name; None if there is none. Failure if there are several, or one that is not ours."""
+    """Find the launcher of that name; None if there is none. NriError if there are several, or one that is not ours."""
     found = _called(name, _files(folder))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise Failure(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
+        raise NriError(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
     if found and not is_ours(found[0]):
-        raise Failure(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
+        raise NriError(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
     return found[0] if found else None
 
 
 def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
     """Find the drop-in configuration ``NN-name.conf`` of a plugin that is not in the folder any more; None if none.
 
-    Failure if there are several.
+    NriError if there are several.
     """
     there = {path.name for path in _files(folder)}
     files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in there]
     found = [path.with_name(f"{path.name}.conf") for path in _called(name, files)]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise Failure(f"{drop_ins}: several files are left of {name}: {names}. Say which, with its index")
+        raise NriError(f"{drop_ins}: several files are left of {name}: {names}. Say which, with its index")
     return found[0] if found else None
 
 
-def not_there(folder: Path, name: str) -> Failure:
+def not_there(folder: Path, name: str) -> NriError:
     """Return the error that there is no plugin of a name, with those that there are."""
     there = launched(folder)
     near = difflib.get_close_matches(name, [*there, *(each[3:] for each in there)], 1, 0.6)
     missing = "The folder is empty" if folder.is_dir() else "There is no such folder"
     meant = f"Did you mean {near[0]}? " if near else ""
     step = f"{meant}There are: {', '.join(there)}" if there else missing
-    return Failure(f"{folder}: no plugin {name} there. {step}")
+    return NriError(f"{folder}: no plugin {name} there. {step}")
 
 
 def launched(folder: Path) -> list[str]:

@@ -14,26 +14,25 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from nri.cli.errors import USAGE, Failure
-from nri.cli.settings import instead_of_file, is_file
-from nri.cli.support import registered
+from nri.errors import ConfigError
+from nri.files import instead_of_file, is_file
+from nri.plugins import registry
+from nri.stub.plugin import Plugin
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from nri.stub.plugin import Plugin
-
 
 def load(target: str) -> type[Plugin]:
-    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Failure says what is wrong."""
+    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. ConfigError if it cannot."""
     place, _, class_name = target.partition(":")
     index, equals, rest = target.partition("=")
     if equals and index.isdecimal() and not is_file(place):
-        raise Failure(f"{target}: an index is written behind its plugin. try: nri run {rest} --idx {index}", USAGE)
+        raise ConfigError(target, "", f"an index is written behind its plugin. try: nri run {rest} --idx {index}")
     if is_path(place):
         return pick(_load_file(place), class_name, place)
-    entry = None if class_name else registered.find(place)
-    return registered.load(entry) if entry else pick(_import(place, bare=not class_name), class_name, place)
+    entry = None if class_name else registry.find(place)
+    return registry.load(entry) if entry else pick(_import(place, bare=not class_name), class_name, place)
 
 
 def is_path(place: str) -> bool:
@@ -44,14 +43,11 @@ def is_path(place: str) -> bool:
 
 def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
     """Choose the class of that name, or the only plugin class that the module defines and builds nothing else upon."""
-    from nri.stub.plugin import Plugin
-
     if class_name:
         chosen = getattr(module, class_name, None)
         if not isinstance(chosen, type) or not issubclass(chosen, Plugin):
-            raise Failure(
-                f"{place}: {class_name} is not a plugin class there. Plugins are classes that inherit from nri.Plugin",
-                USAGE,
+            raise ConfigError(
+                place, "", f"{class_name} is not a plugin class there. Plugins are classes that inherit from nri.Plugin"
             )
         return chosen
     own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Plugin)]
@@ -64,14 +60,14 @@ def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
             if last
             else "no class that inherits from nri.Plugin"
         )
-        raise Failure(f"{place}: {reason}", USAGE)
+        raise ConfigError(place, "", reason)
     return last[0]
 
 
 def _load_file(path: str) -> ModuleType:
     """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
     if not is_file(path):
-        raise Failure(f"{path}: {instead_of_file(path)}", USAGE)
+        raise ConfigError(path, "", instead_of_file(path))
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path, loader=importlib.machinery.SourceFileLoader(name, path))
     assert spec, "a loader was given"
@@ -82,41 +78,43 @@ def _load_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise Failure(explain(error, path), USAGE) from error
+        raise author_error(error, path) from error
     return module
 
 
 def _import(name: str, *, bare: bool) -> ModuleType:
     """Import a module from the current folder or the installed packages."""
     if not name:
-        raise Failure(_not_there('""', bare=bare), USAGE)
+        raise _missing_module('""', bare=bare)
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
-            raise Failure(_not_there(name, bare=bare), USAGE) from None
-        raise Failure(explain(error, name), USAGE) from error
+            raise _missing_module(name, bare=bare) from None
+        raise author_error(error, name) from error
     except Exception as error:
-        raise Failure(explain(error, name), USAGE) from error
+        raise author_error(error, name) from error
 
 
-def _not_there(name: str, *, bare: bool) -> str:
-    """Say that there is no module; `bare`: a plugin could be registered under that name, too."""
+def _missing_module(name: str, *, bare: bool) -> ConfigError:
+    """Return the error that there is no module; `bare`: a plugin could be registered under that name, too."""
     if not bare:
-        return f"{name}: no such file, and no module of that name"
-    near = difflib.get_close_matches(name.replace("_", "-"), registered.names(), 1, 0.6)
+        return ConfigError(name, "", "no such file, and no module of that name")
+    near = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)
     meant = f"; did you mean {near[0]}?" if near else "."
-    return f"{name}: no such file, and no module or plugin of that name{meant} All that have a name: nri plugins list"
+    reason = f"no such file, and no module or plugin of that name{meant} All that have a name: nri plugins list"
+    return ConfigError(name, "", reason)
 
 
-def explain(error: Exception, place: str) -> str:
-    """Put the author's mistake into one line, with the line of the author's file in which it came up."""
+def author_error(error: Exception, place: str) -> ConfigError:
+    """Return an exception of the author's code as one line, with the line of the author's file that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
         python = "" if error.filename.endswith(".py") else "no Python: "
-        return f"{error.filename}:{error.lineno}: {python}{error.msg}: {(error.text or '').strip()}"
+        text = f"{python}{error.msg}: {(error.text or '').strip()}"
+        return ConfigError(f"{error.filename}:{error.lineno}", "", text)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     name = os.path.basename(place.partition(":")[0])
     own = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else place
-    return f"{where}: {type(error).__name__}: {error}"
+    return ConfigError(where, "", f"{type(error).__name__}: {error}")

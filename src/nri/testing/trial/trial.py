@@ -3,7 +3,7 @@
 The events are those of a pod that starts: RunPodSandbox, and for each container CreateContainer, PostCreateContainer,
 StartContainer, PostStartContainer. A container that is refused is not started; the others are tried all the same, so
 that one run shows all conflicts. It waits for requests that plugins make by themselves, until they have been quiet for
-a moment. Next: `nri.cli.support.trial.outcome`.
+a moment. Next: `nri.testing.trial.outcome`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from nri.adaptation.audit import ShadowReport
 from nri.adaptation.launch import MAGIC, Found, Process
-from nri.cli.errors import USAGE, Failure
-from nri.cli.support.plugin_loader import explain, load
-from nri.cli.support.trial.outcome import MissingAnswer, Outcome, PodResult, Result
-from nri.cli.support.trial.plugins import name_in
 from nri.errors import LATE, ConfigError, LocalProtocolError, NriError, RpcError, describe
 from nri.files import open_regular
 from nri.metrics import Observer
+from nri.plugins.loader import author_error, load
 from nri.stub.program.options import Options
 from nri.testing import FakeRuntime
+from nri.testing.trial.outcome import MissingAnswer, Outcome, PodResult, Result
+from nri.testing.trial.plugins import name_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nri.cli.support.trial.plugins import TrialPlugin
     from nri.kube.manifest import Workload
     from nri.stub.plugin import Plugin
     from nri.testing import FakeRuntime
+    from nri.testing.trial.plugins import TrialPlugin
 
 __all__ = ["Observed", "Trial", "TrialObserver", "program", "run"]
 
@@ -51,7 +50,7 @@ def run(
     *,
     verbose: int = 0,
 ) -> Outcome:
-    """Try the plugins. Failure if one cannot be started, NriError if one does not take part.
+    """Try the plugins. NriError if one cannot be started, or does not take part.
 
     Args:
         plugins: what to try.
@@ -92,7 +91,7 @@ class Trial:
         self._inside: list[Plugin] = []
 
     def add(self, plugin: TrialPlugin) -> None:
-        """Connect one plugin and wait until it takes part. Failure says why it does not."""
+        """Connect one plugin and wait until it takes part. NriError if it does not."""
         if plugin.is_program:
             self._stack.enter_context(program(self._runtime, plugin))
             return
@@ -110,13 +109,13 @@ class Trial:
             reason = next(
                 (row.last_error for row in self._runtime.plugins if row.plugin == f"{plugin.index}-{name}"), ""
             )
-            raise Failure(
+            raise NriError(
                 f"plugin {plugin.index}-{name} does not take part: {reason or 'it never registered'}"
             ) from None
         except NriError:
             raise
         except Exception as error:
-            raise Failure(explain(error, plugin.target)) from error
+            raise NriError(str(author_error(error, plugin.target))) from error
 
     def start(self, workloads: Sequence[Workload], timeout_s: float) -> Outcome:
         """Take the pods through their start; returns what came of it."""
@@ -174,12 +173,12 @@ class Trial:
         result.left_out += seen.left_out
 
     def _take_turns(self) -> None:
-        """Let background work see the pods: its first turn came before there was one. Failure says which one fails."""
+        """Let background work see the pods: its first turn came before there was one. NriError if one fails."""
         for row in self._runtime.plugins:
             try:
                 self._runtime.tick(row.plugin)
             except Exception as error:
-                raise Failure(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
+                raise NriError(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
 
     def _settle(self, timeout_s: float) -> None:
         """Wait for what plugins ask for by themselves: until all is answered, and nothing came for a moment."""
@@ -216,16 +215,16 @@ STEPS, _STEP_S = 100, 0.1
 
 @contextlib.contextmanager
 def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
-    """Run the program while the context lasts. Failure says why it does not take part."""
+    """Run the program while the context lasts. NriError if it does not take part."""
     name = name_in(plugin.target) or os.path.basename(plugin.target)
     with contextlib.suppress(OSError), open(plugin.target, "rb", opener=open_regular) as file:
         if file.read(len(MAGIC)) == MAGIC:
             reason = "it is WebAssembly, which only a runtime loads: put it into the runtime's plugin folder"
-            raise Failure(f"{plugin.target}: {reason}", USAGE)
+            raise ConfigError(str(plugin.target), "", f"{reason}")
     try:
         process = Process(Found(os.path.abspath(plugin.target), plugin.index, name))
     except OSError as error:
-        raise Failure(f"{plugin.target}: cannot be run: {error.strerror}", USAGE) from None
+        raise ConfigError(str(plugin.target), "", f"cannot be run: {error.strerror}") from None
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name=f"nri-try-{name}", daemon=True)
     waiter.start()
     try:
@@ -244,7 +243,7 @@ def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: thread
         if not waiter.is_alive():
             break
     words = f": {process.last_words}" if process.last_words else ""
-    raise Failure(f"plugin {label} does not take part: {process.status or 'it does not register'}{words}")
+    raise NriError(f"plugin {label} does not take part: {process.status or 'it does not register'}{words}")
 
 
 class Observed(NamedTuple):

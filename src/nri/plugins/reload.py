@@ -18,9 +18,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.api.naming import ENV_CHECK_MESSAGES
-from nri.cli.support import registered
-from nri.cli.support.plugin_loader import is_path
 from nri.config import Watch
+from nri.plugins import registry
+from nri.plugins.loader import is_path
 from nri.signals import Stop
 from nri.text import escape
 
@@ -34,11 +34,11 @@ PATIENCE_S = 5.0
 LOADING_S = 20.0
 _LOADS = """\
 import sys
-from nri.cli.errors import Failure
-from nri.cli.support.plugin_loader import load
+from nri.errors import NriError
+from nri.plugins.loader import load
 try:
     load(sys.argv[1])
-except Failure as error:
+except NriError as error:
     sys.exit(" ".join(str(error).splitlines()))
 """
 #: Files that are watched at most; a plugin that lies in a huge tree is watched for its nearest files.
@@ -49,7 +49,7 @@ def main_file(target: str) -> Path:
     """Return the plugin's own file, whether it is there now or not."""
     place, _, class_name = target.partition(":")
     if not is_path(place):
-        entry = None if class_name else registered.find(place)
+        entry = None if class_name else registry.find(place)
         place = _module_file(entry.module if entry else place) or place
     return Path(os.path.abspath(place))  # links stay: what they lead to may be swapped
 
@@ -84,7 +84,7 @@ def mistake_of(target: str, stop: Stop) -> str:
     """
     command = [sys.executable, "-c", _LOADS, target]
     until = monotonic() + LOADING_S
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - our own program
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
     ) as loading:
         while not stop and monotonic() < until:
@@ -107,7 +107,7 @@ def supervise(target: str, *, quiet: bool = False) -> int:
     watch = Watch(*files_of(main))
     while True:
         # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
-        child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)
+        child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)  # noqa: S603
         wrong = "?"
         while wrong and not stop:
             _wait_for_change(child, watch, main, stop, say)
