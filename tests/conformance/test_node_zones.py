@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from nri.conformance.cases import read_cases
+from nri.conformance.placement.machines import Machines
+from nri.conformance.placement.sequences import play
 from nri.kube.quantity import parse
 from nri.policies.placement.choices import Choices
-from nri.testing.conformance import read_cases
-from nri.testing.placement.machines import Machines
-from nri.testing.placement.sequences import play
 from tests.support.placement import DATA
 
 CASES = {case["id"]: case for case in json.loads((DATA / "node-zones.json").read_text())["cases"]}

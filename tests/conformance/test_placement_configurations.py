@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from nri.config import Source
+from nri.conformance.placement.machines import policy_of
 from nri.errors import ConfigError
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.unread import unread_keys
-from nri.testing.placement.machines import policy_of
 from tests.support.placement import DATA, guest
 
 CONFIGURATIONS = {each["id"]: each for each in yaml.safe_load((DATA / "configurations.yaml").read_text())}

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from nri.testing.conformance import read_cases
+from nri.conformance.cases import read_cases
 from tests.rubik_cases import DEVIATIONS, run_case
 from tests.support.deviation_rows import deviation_rows
 

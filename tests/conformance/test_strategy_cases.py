@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nri.testing.conformance import read_cases
+from nri.conformance.cases import read_cases
 from tests.strategy_cases import DEVIATIONS, STATED, run_case
 from tests.support.deviation_rows import deviation_rows
 

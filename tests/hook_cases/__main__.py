@@ -9,9 +9,9 @@ import argparse
 import logging
 import sys
 
+from nri.conformance.cases import read_cases
 from nri.errors import ConfigError
 from nri.policies.koordinator.quirks import Quirks
-from nri.testing.conformance import read_cases
 from tests.hook_cases import is_left_out, run_hook_case, wrong
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.config import Source, read
+from nri.conformance.placement.machines import overridden
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
@@ -19,7 +20,6 @@ from nri.policies.placement.containers import Container, NoPlace, Pins
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.state import PlacementState, patched, plain
 from nri.policies.placement.topology_aware.policy import TopologyAware
-from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons

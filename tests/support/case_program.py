@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nri.testing.conformance import read_cases
+from nri.conformance.cases import read_cases
 
 __all__ = ["Result", "main"]
 

@@ -34,9 +34,9 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
     from nri.agent.settings import AgentSettings
     from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET
-    from nri.cli.support.joined import joined
     from nri.engine.process.dry import FIRST_PID
     from nri.errors import NriError
+    from nri.stub.program.session_thread import session_thread
     from nri.trace.drift import desired_values
 
     usual = AgentSettings().socket
@@ -45,7 +45,7 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
     timeout_s = settings.timeout_s or 5.0
     joins, socket = True, settings.socket_path or DEFAULT_SOCKET
     try:
-        stack.enter_context(joined(plugin, socket, INDEX, timeout_s))
+        stack.enter_context(session_thread(plugin, socket, INDEX, timeout_s))
     except NriError:
         if not agent or settings.socket_path:
             raise

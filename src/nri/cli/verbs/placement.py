@@ -343,7 +343,7 @@ def _check(machine: str, policy: str, pods: str | None) -> None:
 
 
 def _topology(path: str) -> Topology:
-    from nri.testing.placement.machines import read_machine
+    from nri.conformance.placement.machines import read_machine
 
     return read_machine(path)
 
@@ -380,8 +380,8 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
 def _policy(path: str, topology: Topology) -> Policy:
     """The policy of a resource in a file. Failure if it is none."""
     from nri.config import Source, parse_text, read_file
+    from nri.conformance.placement.machines import policy_of
     from nri.policies.placement.machine import Machine
-    from nri.testing.placement.machines import policy_of
 
     source = read_file(path) if path else Source("", json.dumps(_PLAIN), "json")
     tree: Any = parse_text(source)

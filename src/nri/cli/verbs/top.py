@@ -15,8 +15,8 @@ import click
 from nri.cli.output import Column, Output
 from nri.cli.settings import DurationType, Settings
 from nri.cli.support.admin_socket import admin_socket, live
-from nri.cli.support.stopping import SignalStop
 from nri.cli.support.verb import Verb
+from nri.service.interruption import SignalStop
 from nri.text import count
 
 _COLUMNS = [

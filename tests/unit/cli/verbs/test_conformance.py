@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from nri.testing.conformance import read_cases
+from nri.conformance.cases import read_cases
 from tests.support.placement import DATA
 from tests.unit.cli import dry_engine
 

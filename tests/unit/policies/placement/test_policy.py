@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from nri.conformance.placement.machines import Machines
 from nri.kube.requests import Requests
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.policy import Gauge, account, document, exposition, find
 from nri.policies.placement.topology_aware.policy import TopologyAware
-from nri.testing.placement.machines import Machines
 from tests.support.calls import calls
 from tests.support.placement import DATA, GIB, balloons, container, guest, topology_aware, with_memory
 

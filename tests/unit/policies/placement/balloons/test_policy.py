@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nri.conformance.placement.machines import overridden
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import BalloonType, Options
@@ -14,7 +15,6 @@ from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
 from nri.policies.placement.state import PartState, PlacementState
-from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest, numa_off, with_memory
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)

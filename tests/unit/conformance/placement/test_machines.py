@@ -12,11 +12,11 @@ import pytest
 from nri.config import Source
 from nri.config.complaint import apart
 from nri.config.typed import fields_of, is_plain
+from nri.conformance.placement.machines import Machines, make_policy, overridden, policy_of, read_machine
 from nri.errors import ConfigError
 from nri.policies.placement.balloons.options import Options as BalloonsOptions
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.options import Options as TopologyAwareOptions
-from nri.testing.placement.machines import Machines, make_policy, overridden, policy_of, read_machine
 from tests.support.placement import DATA, guest, write_machine
 
 SNAPSHOT = {"kind": "sysfs-snapshot", "data_file": "pkg_sysfs_test-data-sample1.tar.xz", "inside": "sample1/sys"}

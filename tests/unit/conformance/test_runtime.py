@@ -15,17 +15,16 @@ from typing import Any
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.joined import joined
-from nri.cli.support.probe.fields import SETTERS
-from nri.cli.support.probe.report import Report
-from nri.cli.support.probe.runtime import LIFE, Probe, ProbeContainer
+from nri.conformance.fields import SETTERS
+from nri.conformance.report import Report
+from nri.conformance.runtime import LIFE, Probe, ProbeContainer
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConnectionClosed, NriError, RuntimeUnavailable
 from nri.host.cgroups import Hierarchies, Hierarchy, detect
 from nri.host.root import MACHINE
 from nri.stub.plugin import Plugin
+from nri.stub.program.session_thread import session_thread
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import engine, pod_with_container
 
@@ -73,7 +72,7 @@ def report(folder: Path) -> Iterator[Report]:
             pod_with_container(cri, folder)
 
     with pytest.MonkeyPatch.context() as patched, WithProcesses(f"{folder}/cri.sock") as cri:
-        patched.setattr("nri.cli.support.probe.runtime.detect", lambda _: cgroups(folder / "cgroups"))
+        patched.setattr("nri.conformance.runtime.detect", lambda _: cgroups(folder / "cgroups"))
         more = {"cdi_dir": str(folder / "cdi"), "own_network": True}
         yield Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, say, **more).run()  # type: ignore[arg-type]
 
@@ -131,10 +130,10 @@ def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
         """As of containerd 1.7, which sends a state only if one message holds it."""
         if index in ("97", "98"):
             raise ConnectionClosed("the plugin does not come to take part")
-        return joined(plugin, path, index, *more)
+        return session_thread(plugin, path, index, *more)
 
     monkeypatch.setattr(ProbeContainer, "cgroup", once)
-    monkeypatch.setattr("nri.cli.support.probe.runtime.joined", not_in)
+    monkeypatch.setattr("nri.conformance.runtime.session_thread", not_in)
     with CriClient(f"{folder}/cri.sock") as cri:
         report = Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run()
     found = rows(report, "Updates")
@@ -146,7 +145,7 @@ def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
 
 
 def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
-    with CriClient(f"{folder}/cri.sock") as cri, pytest.raises(Failure, match=r"--cdi-dir .*/none: No such file"):
+    with CriClient(f"{folder}/cri.sock") as cri, pytest.raises(NriError, match=r"--cdi-dir .*/none: No such file"):
         Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None, cdi_dir=f"{folder}/none").run()
 
 
@@ -255,7 +254,7 @@ def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path,
                 process.wait()
 
         report = Probe(cri, f"{tmp_path}/nri.sock", "busybox", 10.0, say).run()
-    assert report.exit_code == 3
+    assert report.runtime_gone
     assert report.incomplete.startswith(f"the runtime went away at {case}: cannot connect to {tmp_path}/")
     assert rows(report, "Adjustments")["add_annotation"] == "applied"
     assert report.about["left behind"].startswith("pods main-")
@@ -296,7 +295,7 @@ class RefusesFor(Plugin):
 
 
 def refused_report(folder: Path, plugin: RefusesFor) -> Report:
-    with CriClient(f"{folder}/cri.sock") as cri, joined(plugin, f"{folder}/nri.sock", "05", 10.0):
+    with CriClient(f"{folder}/cri.sock") as cri, session_thread(plugin, f"{folder}/nri.sock", "05", 10.0):
         return Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, plugin.note).run()
 
 

@@ -25,10 +25,9 @@ from nri.adaptation.launch import Found, LastWords, Process
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S
-from nri.cli.errors import USAGE, Failure
-from nri.cli.support.probe.report import Report, Section
 from nri.config import Source, read_file
-from nri.errors import LATE, NriError, PluginError, RpcError, ValidationRejected, describe
+from nri.conformance.report import Report, Section
+from nri.errors import LATE, ConfigError, NriError, PluginError, RpcError, ValidationRejected, describe
 from nri.metrics import Observer
 from nri.oci import Generator, validate
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -76,12 +75,12 @@ class _Notes(Observer):
         self.failures: list[tuple[str, BaseException]] = []
         self.left_out: list[str] = []
 
-    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:  # noqa: ARG002
         """Keep what was no answer, and an error that it answered."""
         if error is not None:
             self.failures.append((operation, error))
 
-    def record_left_out(self, plugin: str, operation: str) -> None:
+    def record_left_out(self, plugin: str, operation: str) -> None:  # noqa: ARG002
         """Keep that it asked for something of a container that is not there."""
         self.left_out.append(operation)
 
@@ -101,7 +100,7 @@ class _Running(NamedTuple):
 
 
 def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Candidate:
-    """Read a command line; a Python file is run by `nri run`. Failure if there is no such program."""
+    """Read a command line; a Python file is run by `nri run`. ConfigError if there is no such program."""
     program = words[0]
     if len(words) == 1 and program.endswith(".py") and os.path.isfile(program) and not os.access(program, os.X_OK):
         words = [sys.executable, "-m", "nri", "run", program, "--socket-path", SOCKET, "--no-reconnect"]
@@ -110,17 +109,17 @@ def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Can
             step = (
                 f"write {SOCKET} where its socket's path is to be; a program of one word is started as installed ones"
             )
-            raise Failure(f"{' '.join(words)}: how does it find the runtime? {step}", USAGE)
+            raise ConfigError(str(" ".join(words)), "", f"how does it find the runtime? {step}")
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
             path = shutil.which(program)
             step = f"write its path: {path}" if path else "name a file that may be executed"
-            raise Failure(f"{program}: no program that can be run; {step}", USAGE)
+            raise ConfigError(str(program), "", f"no program that can be run; {step}")
     return Candidate(tuple(words), read_file(config) if config else None, timeout_s)
 
 
 @contextmanager
 def _running(one: Candidate, **options: Any) -> Iterator[_Running]:
-    """Have the program take part in a runtime while the block lasts. Failure says why it does not."""
+    """Have the program take part in a runtime while the block lasts. NriError if it does not."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="nri-conformance-", dir="/tmp"))
         path = os.path.join(folder, "nri.sock")
@@ -136,7 +135,7 @@ def _running(one: Candidate, **options: Any) -> Iterator[_Running]:
             if ended() or time.monotonic() > until:
                 state = runtime.plugins[-1].last_error if runtime.plugins else ""
                 why = state or ("it has ended" if ended() else "it never registered")
-                raise Failure(f"{why}: {words() or 'start it by hand to see what it says'}")
+                raise NriError(f"{why}: {words() or 'start it by hand to see what it says'}")
             time.sleep(_LOOK_S)
         yield _Running(runtime, notes, pid, ended)
 
@@ -163,10 +162,12 @@ def _connecting(one: Candidate, path: str, stack: ExitStack) -> _Begun:
     words, heard = [word.replace(SOCKET, path) for word in one.words], LastWords()
     ours, theirs = os.pipe()
     try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
+        process = subprocess.Popen(  # noqa: S603 - the words of the person who runs this; no shell reads them
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs
+        )
     except OSError as error:
         os.close(ours)
-        raise Failure(f"{words[0]}: cannot be run: {error.strerror}", USAGE) from None
+        raise ConfigError(str(words[0]), "", f"cannot be run: {error.strerror}") from None
     finally:
         os.close(theirs)
     stack.callback(process.wait)
@@ -190,7 +191,7 @@ def _connecting(one: Candidate, path: str, stack: ExitStack) -> _Begun:
 
 
 def examine(one: Candidate, say: Callable[[str], None]) -> Report:
-    """Examine a plugin. Failure if it never takes part, with the reason."""
+    """Examine a plugin. NriError if it never takes part."""
     report = Report("How this plugin behaves")
     with _running(one) as running:
         health = running.health
@@ -227,14 +228,14 @@ def _scenario(
         with _running(one, **options) as running:
             try:
                 found = check(running) or "ok"
-            except (NriError, Failure) as error:
-                found, note = "wrong", error.message if isinstance(error, Failure) else describe(error)
+            except NriError as error:
+                found, note = "wrong", describe(error)
             if running.ended() or running.health.state == "gone":
                 found, note = "wrong", f"its connection has ended: {running.health.last_error or 'it has left'}"
             elif found.startswith("ok") and running.notes.failures:
                 found, note = _judged(*running.notes.failures[0])
-    except Failure as error:
-        found, note = "wrong", f"it does not take part: {error.message}"
+    except NriError as error:
+        found, note = "wrong", f"it does not take part: {error}"
     outcome, _, rest = found.partition(": ")
     section.add(name, outcome, "", note or rest)
 
@@ -416,5 +417,5 @@ def _ends(section: Section, one: Candidate, say: Callable[[str], None]) -> None:
                     section.add(name, "ok", "", "it runs on, to connect again")
                 else:
                     section.add(name, "wrong", "", f"it still runs after {ENDS_S:g} s, without a runtime")
-        except Failure as error:
-            section.add(name, "wrong", "", f"it does not take part: {error.message}")
+        except NriError as error:
+            section.add(name, "wrong", "", f"it does not take part: {error}")

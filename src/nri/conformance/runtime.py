@@ -4,7 +4,7 @@ A plugin of ours joins at the runtime's NRI socket, and pods are made over its C
 plugin asked for is read back from the containers. The plugin answers nothing for pods of others; everything that was
 created is removed, also after a signal; what cannot be measured is reported as that, and never guessed. A case that the
 runtime refuses is one row; a runtime that goes away, or a signal, ends the report after the rows so far.
-`nri.cli.support.probe.fields` has the table of what is asked for.
+`nri.conformance.fields` has the table of what is asked for.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from nri.api import messages as m
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update
 from nri.api.events import EVENTS, EventMask
-from nri.cli.errors import UNREACHABLE, Failure
-from nri.cli.support.joined import joined
-from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, SETTERS, Case
-from nri.cli.support.probe.report import Report, Section
-from nri.cli.support.stopping import SignalStop, Stopped
 from nri.config import Source
 from nri.config.syntax import parse_json
+from nri.conformance.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, SETTERS, Case
+from nri.conformance.report import Report, Section
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, Reject, RuntimeUnavailable, describe
 from nri.host.cgroups import Driver, detect
 from nri.host.root import MACHINE
 from nri.pods import lifecycle
 from nri.pods.requests import Node, PodRequest, read_pods
+from nri.service.interruption import SignalStop, Stopped
 from nri.stub.plugin import Plugin
+from nri.stub.program.session_thread import session_thread
 from nri.stub.session.subscription import known_to
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ LIFE: Final = {
 
 
 #: What one case may raise while the runtime is still there.
-_CASE_ERRORS: Final = (NriError, OSError, LookupError, StopIteration, ValueError, Failure)
+_CASE_ERRORS: Final = (NriError, OSError, LookupError, StopIteration, ValueError)
 
 
 class _RuntimeGone(Exception):
@@ -176,7 +175,7 @@ class LateAtFirst(ProbePlugin):
         self._creation = creation
         self.meanwhile: tuple[str, str, str] | None = None
 
-    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:  # noqa: ARG002
         until = time.monotonic() + 2 * self.runtime.request_timeout_s + 1.0
         self.meanwhile = self._creation()
         time.sleep(max(0.0, until - time.monotonic()))
@@ -199,7 +198,7 @@ class ConfigureRecorder:
     def __init__(self) -> None:
         self.message = m.ConfigureRequest()
 
-    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:  # noqa: ARG002
         """Keep the first request."""
         if event == "Configure":
             self.message = m.ConfigureRequest.FromString(request)
@@ -342,7 +341,7 @@ class Probe:
             self._work.chmod(0o755)
             self._has_devices = stack.enter_context(self._devices())
             stack.callback(self._remove_all, report)
-            joining = joined(self._plugin, self._socket, INDEX, self._timeout_s, self._introduced)
+            joining = session_thread(self._plugin, self._socket, INDEX, self._timeout_s, self._introduced)
             self._thread = stack.enter_context(joining)
             try:
                 self._try_all(report, begin)
@@ -350,12 +349,12 @@ class Probe:
                 if not report.sections:
                     raise RuntimeUnavailable(self._socket, str(error)) from None
                 report.incomplete = f"the runtime went away at {self._at}: {error}"
-                report.exit_code = UNREACHABLE
+                report.runtime_gone = True
             except Stopped as stopped:
                 if not report.sections:
                     raise
                 report.incomplete = f"{stopped.signal} stopped it at {self._at}"
-                report.exit_code = stopped.number + 128
+                report.stopped_by = stopped.number
         return report
 
     def _try_all(self, report: Report, begin: Callable[[str], None]) -> None:
@@ -388,7 +387,7 @@ class Probe:
             except _CASE_ERRORS as error:
                 if not any(one.rows for one in report.sections):
                     raise  # not even the first pod runs
-                section.add(self._at, f"not measured: {_reason(error)}")
+                section.add(self._at, f"not measured: {describe(error)}")
 
     def _say(self, case: str) -> None:
         """Note and report which case begins. _RuntimeGone if the plugin is not connected any more."""
@@ -400,7 +399,7 @@ class Probe:
     # -- pods and containers --------------------------------------------------------------------------------------
 
     def _pod(self, name: str) -> str:
-        """Run a pod without containers, and remember it; its id. Failure says why it cannot be run."""
+        """Run a pod without containers, and remember it; its id. NriError if it cannot be run."""
         manifest = {
             "kind": "Pod",
             "metadata": {"name": f"{name}-{os.getpid()}", "namespace": _NAMESPACE},
@@ -533,7 +532,7 @@ class Probe:
         second = ProbePlugin(EventMask.of("RemovePodSandbox"))
         second.name = "nri-conformance-2"  # type: ignore[misc]
         self._say("Synchronize has the pods that are there")
-        with joined(second, self._socket, INDEX, self._timeout_s):
+        with session_thread(second, self._socket, INDEX, self._timeout_s):
             synchronized = self._main in [pod.id for pod in second.there[0]]
             section.add("Synchronize has the pods that are there", "yes" if synchronized else "no")
 
@@ -584,7 +583,7 @@ class Probe:
         try:
             file.write_text(json.dumps(CDI_SPEC))
         except OSError as error:
-            raise Failure(f"--cdi-dir {self._cdi_dir}: {error.strerror}") from None
+            raise NriError(f"--cdi-dir {self._cdi_dir}: {error.strerror}") from None
         try:
             yield True
         finally:
@@ -604,7 +603,7 @@ class Probe:
         try:
             outcome = measure()
         except _CASE_ERRORS as error:
-            outcome = f"not measured: {_reason(error)}"
+            outcome = f"not measured: {describe(error)}"
         section.add(name, outcome)
 
     def _update_by_itself(self, setter: str) -> str:
@@ -693,8 +692,8 @@ class Probe:
         def call(name: str, act: Callable[[], Any]) -> Any:
             try:
                 return act()
-            except (NriError, Failure) as error:
-                errors[name] = _reason(error)
+            except NriError as error:
+                errors[name] = describe(error)
                 return None
 
         own = pod if "Container" in event or "Update" in event else call("RunPodSandbox", lambda: self._pod("short"))
@@ -746,12 +745,15 @@ class Probe:
             try:
                 self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
             except _CASE_ERRORS as error:
-                section.add(f"{title}: the plugin", f"not measured: {_reason(error)}")
+                section.add(f"{title}: the plugin", f"not measured: {describe(error)}")
         self._say("a plugin that is late in Synchronize")
         late, title = LateAtFirst(partial(self._creation, pod)), "late in Synchronize"
         late.uids = {self._pods[pod].config.metadata.uid}
         outcome = "is cut off"
-        with suppress(NriError), joined(late, self._socket, INDEX[0] + "7", self._timeout_s + 2 * _CALL_S) as thread:
+        with (
+            suppress(NriError),
+            session_thread(late, self._socket, INDEX[0] + "7", self._timeout_s + 2 * _CALL_S) as thread,
+        ):
             thread.join(_COMES_S)
             if thread.is_alive():
                 late.seen.clear()
@@ -777,11 +779,11 @@ class Probe:
                 self._create(pods[n % len(pods)], f"large{n}", start=False, padding=_PADDING).id for n in range(_MANY)
             }
         except _CASE_ERRORS as error:
-            section.add(title, f"not measured: {_reason(error)}")
+            section.add(title, f"not measured: {describe(error)}")
             return
         plugin = ProbePlugin(EventMask.of("RemovePodSandbox"))
         try:
-            with joined(plugin, self._socket, INDEX[0] + "8", self._timeout_s):
+            with session_thread(plugin, self._socket, INDEX[0] + "8", self._timeout_s):
                 told = made.intersection(each.id for each in plugin.there[1])
         except NriError as error:
             section.add(title, "no", "", describe(error))
@@ -791,7 +793,7 @@ class Probe:
     def _be_late(self, section: Section, pod: str, title: str, plugin: ProbePlugin) -> None:
         plugin.uids = {self._pods[pod].config.metadata.uid}
         over = threading.Event()
-        with joined(plugin, self._socket, INDEX[0] + "6", self._timeout_s) as thread:
+        with session_thread(plugin, self._socket, INDEX[0] + "6", self._timeout_s) as thread:
             plugin.on["CreateContainer"] = lambda _: over.wait(plugin.runtime.request_timeout_s * 2 + 10.0) and None
             section.add(f"{title}: the creation", *self._creation(pod))
             over.set()
@@ -807,10 +809,6 @@ class Probe:
         with suppress(NriError):
             made.remove()
         return "goes on", "", ""
-
-
-def _reason(error: BaseException) -> str:
-    return error.message if isinstance(error, Failure) else describe(error)
 
 
 def _more_memory(container: str) -> pb.UpdateContainerResourcesRequest:

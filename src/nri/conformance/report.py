@@ -10,18 +10,14 @@ import base64
 import hashlib
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from nri.cli.output import Column, Painted
 from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.text import plain
 
-if TYPE_CHECKING:
-    from nri.cli.output import Output
-
-__all__ = ["Report", "Row", "Section", "read_rows"]
+__all__ = ["EXTRA_COLUMNS", "Report", "Row", "Section", "filled_columns", "read_rows"]
 
 _LONGEST = 500
 _MOST_BYTES = 4 << 20
@@ -34,7 +30,7 @@ _STYLE = (
     ".bad{color:light-dark(#a11515,#ff9b9b)}dt{float:left;clear:left;width:9rem}dd{margin-left:9rem}"
 )
 _COLUMNS = (("What", "name"), ("Outcome", "outcome"), ("Read from", "where"), ("Note", "note"))
-_EXTRA = ("where", "note")
+EXTRA_COLUMNS = ("where", "note")
 #: How an outcome begins that is as it should be, and one that is not.
 _GOOD, _BAD = ("applied", "yes", "ok"), ("wrong", "ignored", "refused", "no")
 
@@ -83,14 +79,16 @@ class Report:
         about: names and versions.
         sections: in the order in which they are shown.
         incomplete: why it ends before its end; "" for a whole one.
-        exit_code: of a command that has made it; not 0 for one that is not whole.
+        runtime_gone: whether it is incomplete because the runtime went away.
+        stopped_by: the number of the signal that stopped it; 0 for none.
     """
 
     title: str
     about: dict[str, str] = field(default_factory=dict)
     sections: list[Section] = field(default_factory=list)
     incomplete: str = ""
-    exit_code: int = 0
+    runtime_gone: bool = False
+    stopped_by: int = 0
 
     def section(self, title: str) -> Section:
         """Begin a section."""
@@ -100,9 +98,10 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report as a table of JSON."""
         sections = [{"title": one.title, "rows": [row._asdict() for row in one.rows]} for one in self.sections]
-        return {"title": self.title, "about": self._about(), "sections": sections}
+        return {"title": self.title, "about": self.header(), "sections": sections}
 
-    def _about(self) -> dict[str, str]:
+    def header(self) -> dict[str, str]:
+        """What the report is of, by name, and why it is incomplete if it is."""
         return self.about | ({"incomplete": self.incomplete} if self.incomplete else {})
 
     def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
@@ -119,26 +118,12 @@ class Report:
             if old.partition(": ")[0] != new.partition(": ")[0]
         ]
 
-    def show(self, out: Output) -> None:
-        """Print it for a person."""
-        out.text(Painted(self.title, "bold"))
-        for name, text in self._about().items():
-            out.text(f"{name}: {plain(text, _LONGEST)}")
-        for one in self.sections:
-            if not one.rows:
-                continue
-            out.text("")
-            out.text(Painted(one.title, "bold"))
-            rows = one.shown()
-            columns = [Column(each.upper(), key, extra=key in _EXTRA) for each, key in _filled(rows)]
-            out.table(columns, [row._asdict() for row in rows])
-
     def html(self) -> bytes:
         """The report as a page that needs nothing else and runs nothing."""
         digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
         title = escape(self.title)
-        about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self._about().items())
+        about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.header().items())
         made = [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -147,7 +132,7 @@ class Report:
         ]
         for one in self.sections:
             shown = one.shown()
-            filled = _filled(shown)
+            filled = filled_columns(shown)
             rows = "".join(
                 f'<tr><th scope="row">{escape(row.name)}</th>'
                 f'<td class="{_tone(row.outcome)}">{escape(row.outcome)}</td>'
@@ -162,9 +147,11 @@ class Report:
         return "".join((*made, "</main></body></html>\n")).encode()
 
 
-def _filled(rows: list[Row]) -> list[tuple[str, str]]:
+def filled_columns(rows: list[Row]) -> list[tuple[str, str]]:
     """The titles and keys of the columns that have something, the first two in any case."""
-    return [(title, key) for title, key in _COLUMNS if key not in _EXTRA or any(getattr(row, key) for row in rows)]
+    return [
+        (title, key) for title, key in _COLUMNS if key not in EXTRA_COLUMNS or any(getattr(row, key) for row in rows)
+    ]
 
 
 def _tone(outcome: str) -> str:

@@ -1,4 +1,4 @@
-"""A plugin of ours that takes part in a runtime while a block lasts, in a thread of its own.
+"""A plugin's session with a runtime while a block lasts, in a separate thread.
 
 Next: `nri.stub.session.session`, which it runs.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nri.interfaces import Reporter
-    from nri.stub.plugin import Plugin
+    from nri.stub.base import PluginBase
 
-__all__ = ["joined"]
+__all__ = ["session_thread"]
 
 
 @contextmanager
-def joined(
-    plugin: Plugin, path: str, index: str, timeout_s: float, reporter: Reporter | None = None
+def session_thread(
+    plugin: PluginBase, path: str, index: str, timeout_s: float, reporter: Reporter | None = None
 ) -> Iterator[threading.Thread]:
     """Have a plugin take part while the block lasts; yields its thread, which ends with its connection."""
     try:
@@ -34,26 +34,28 @@ def joined(
     except OSError as error:
         step = "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on"
         raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), step) from None
-    gone = ConnectionClosed(f"{path}: the plugin does not come to take part")
-    told: SimpleQueue[Exception | None] = SimpleQueue()  # None: it takes part; else it has ended. The first one counts
+    closed = ConnectionClosed(f"{path}: the plugin does not come to take part")
+    outcomes: SimpleQueue[Exception | None] = (
+        SimpleQueue()
+    )  # None: it takes part; else it has ended. The first one counts
     session = Session(
         plugin, sock, index=index, name=f"{plugin.name}-{os.getpid()}", registration_timeout_s=timeout_s,
-        on_ready=lambda: told.put(None), reporter=reporter,
+        on_ready=lambda: outcomes.put(None), reporter=reporter,
     )  # fmt: skip
 
     def run() -> None:
         try:
             session.run()
-            told.put(gone)
+            outcomes.put(closed)
         except Exception as error:  # noqa: BLE001 - raised where the plugin is waited for
-            told.put(error)
+            outcomes.put(error)
 
     thread = threading.Thread(target=run, name=plugin.name, daemon=True)
     thread.start()
     try:
-        outcome: Exception | None = gone
+        outcome: Exception | None = closed
         with suppress(Empty):
-            outcome = told.get(timeout=timeout_s)
+            outcome = outcomes.get(timeout=timeout_s)
         if outcome is not None:
             raise outcome
         yield thread

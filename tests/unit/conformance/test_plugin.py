@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.support.probe import program
-from nri.cli.support.probe.program import candidate, examine
+from nri.conformance import plugin as program
+from nri.conformance.plugin import candidate, examine
+from nri.errors import NriError
 
 pytestmark = pytest.mark.timeout(180)
 GOOD = """
@@ -86,7 +86,7 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_what_is_no_plugin_is_refused_in_words(words: list[str], says: str) -> None:
-    with pytest.raises(Failure, match=says):
+    with pytest.raises(NriError, match=says):
         examine(candidate(words, None, 1.0), lambda _: None)
 
 
@@ -95,7 +95,7 @@ def test_the_last_words_of_a_program_that_never_registers_are_told(tmp_path: Pat
     program.write_text("#!/bin/sh\necho no libfoo.so here >&2\nexit 1\n")
     program.chmod(0o755)
     for words in ([str(program)], [str(program), "{socket}"]):
-        with pytest.raises(Failure, match=r"no libfoo\.so here"):
+        with pytest.raises(NriError, match=r"no libfoo\.so here"):
             examine(candidate(words, None, 1.0), lambda _: None)
 
 
@@ -110,5 +110,5 @@ def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, mo
 
 
 def test_a_program_that_connects_by_itself_and_cannot_be_run_is_named() -> None:
-    with pytest.raises(Failure, match="/nowhere: cannot be run"):
+    with pytest.raises(NriError, match="/nowhere: cannot be run"):
         examine(candidate(["/nowhere", "{socket}"], None, 1.0), lambda _: None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nri.conformance.placement.machines import Machines, make_policy
 from nri.host.topology import MemoryKind, Node
 from nri.kube.quantity import parse
 from nri.kube.requests import Requests
@@ -26,7 +27,6 @@ from nri.policies.placement.topology_aware.requests import CpuKind, Request, req
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
 from nri.policies.placement.zones import DRAM, PMEM, PRESERVED, PRIORITIES, MemoryZones, NoMemory, parse_kinds
 from nri.policies.placement.zones import Request as MemoryRequest
-from nri.testing.placement.machines import Machines, make_policy
 
 __all__ = ["PARTS", "Part"]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from nri.conformance.cases import read_cases
+from nri.conformance.placement.machines import Machines
+from nri.conformance.placement.parts import PARTS
 from nri.policies.placement.choices import Choices
-from nri.testing.conformance import read_cases
-from nri.testing.placement.machines import Machines
-from nri.testing.placement.parts import PARTS
 from tests.support.placement import DATA
 
 WHOLE = next(read_cases(DATA / "placement.json.xz", lambda _case: ""))

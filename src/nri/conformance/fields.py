@@ -2,7 +2,7 @@
 
 Rules: an effect is read from inside the container, from its process or its cgroup where this machine can show it; else
 from the OCI spec that the runtime hands on. A case whose effect a container has without it shows nothing. Next:
-`nri.cli.support.probe.runtime`, which has a runtime make containers for these.
+`nri.conformance.runtime`, which has a runtime make containers for these.
 """
 
 from __future__ import annotations
@@ -28,10 +28,17 @@ class View(Protocol):
     pid: int
     dir: Path
 
-    def exec(self, *command: str) -> str: ...
-    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str: ...
-    def spec(self, *path: str) -> Any: ...
-    def remove(self) -> None: ...
+    def exec(self, *command: str) -> str:
+        """Run a command inside the container; returns its output."""
+
+    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
+        """Read a file of the container's cgroup, by its name in each version."""
+
+    def spec(self, *path: str) -> Any:
+        """Read a part of the OCI spec that the runtime shows."""
+
+    def remove(self) -> None:
+        """Remove the container."""
 
 
 @dataclass(frozen=True, slots=True)

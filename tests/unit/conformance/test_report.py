@@ -9,7 +9,8 @@ import pytest
 
 from nri.cli.output import Output
 from nri.cli.settings import Settings
-from nri.cli.support.probe.report import Report, read_rows
+from nri.cli.verbs.conformance import show_report
+from nri.conformance.report import Report, read_rows
 from nri.errors import ConfigError
 
 ATTACK = "<script>alert(1)</script>\x1b[31m"
@@ -25,7 +26,7 @@ def report(outcome: str = "applied") -> Report:
 
 
 def test_a_table_has_all_rows_and_no_bytes_of_others_that_act(capsys: pytest.CaptureFixture[str]) -> None:
-    report().show(Output(Settings()))
+    show_report(Output(Settings()), report())
     said = capsys.readouterr().out
     assert "add_env" in said and "inside" in said and "\x1b" not in said
     assert "Nothing" not in said, "a section without rows says nothing"
@@ -69,7 +70,7 @@ def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_o
     more = made.section("Adjustments")
     more.add("set_rdt_class", "refused: no such class", "OCI spec", "once")
     more.add("add_env", "applied", "inside")
-    made.show(Output(Settings()))
+    show_report(Output(Settings()), made)
     assert capsys.readouterr().out.splitlines()[2:] == [
         "Events",
         "WHAT            OUTCOME",

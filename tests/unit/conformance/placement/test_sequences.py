@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from nri.conformance.placement.sequences import UNMET, differences
 from nri.policies.placement.choices import Choices
-from nri.testing.placement.sequences import UNMET, differences
 from tests.support.placement import guest
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nri.testing.conformance import run_spec_case
+from nri.conformance.cases import run_spec_case
 
 CASE: dict[str, Any] = {
     "id": "s",

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from nri.cli.support.stopping import SIGNALS, SignalStop, Stopped
+from nri.service.interruption import SIGNALS, SignalStop, Stopped
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -1,7 +1,7 @@
 """One sequence of pods through a policy: created, resized and deleted as a kubelet does, and compared step by step.
 
 One job: :func:`play`. A container is given to the policy by the values that a kubelet gives to the runtime; its CPUs,
-memory nodes and shares are those of its own adjustment with all updates since. Next: `nri.testing.placement.cases`.
+memory nodes and shares are those of its own adjustment with all updates since. Next: `nri.conformance.placement.cases`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from nri.api import cpuset
 from nri.config import Source, parse_text
+from nri.conformance.placement.machines import make_policy, overridden
 from nri.host.topology import Topology
 from nri.kube.quantity import CPU_PERIOD_US, cpu_quota_us, cpu_shares
 from nri.kube.requests import estimated
@@ -21,7 +22,6 @@ from nri.policies.placement.containers import Container, Hint, NoPlace, Pins, Po
 from nri.policies.placement.hints import sources_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy
-from nri.testing.placement.machines import make_policy, overridden
 
 #: How a line begins that says which assertion does not hold.
 UNMET = "assertion not met"

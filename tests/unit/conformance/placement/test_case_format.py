@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from nri.conformance.cases import read_cases
+from nri.conformance.placement.cases import run_file
+from nri.conformance.placement.sequences import UNMET
 from nri.errors import ConfigError
-from nri.testing.conformance import read_cases
-from nri.testing.placement.cases import run_file
-from nri.testing.placement.sequences import UNMET
 from tests.support.placement import DATA
 
 WHOLE = next(read_cases(DATA / "placement.json.xz", lambda _case: ""))

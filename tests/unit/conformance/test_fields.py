@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from nri.api import messages as m
-from nri.cli.support.probe.fields import CASES, CGROUP_PARENT, FOLDER, SETTERS
+from nri.conformance.fields import CASES, CGROUP_PARENT, FOLDER, SETTERS
 
 POD = m.PodSandbox(annotations={FOLDER: "/tmp/x", CGROUP_PARENT: "/kubepods/podx"})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nri.api import cpuset
-from nri.testing.placement.sequences import ASSERTIONS
+from nri.conformance.placement.sequences import ASSERTIONS
 from nri.text import plain
 
 __all__ = ["problem_of"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from nri.conformance.cases import read_cases
+from nri.conformance.placement.cases import run_file
+from nri.conformance.placement.sequences import play
 from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
-from nri.testing.conformance import read_cases
-from nri.testing.placement.cases import run_file
-from nri.testing.placement.sequences import play
 from tests.support.placement import DATA, guest
 
 WHOLE = next(read_cases(DATA / "placement.json.xz", lambda _case: ""))

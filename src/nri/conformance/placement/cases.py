@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nri.conformance.cases import read_cases
+from nri.conformance.placement.case_format import problem_of
+from nri.conformance.placement.machines import Machines
+from nri.conformance.placement.parts import PARTS, Part
+from nri.conformance.placement.sequences import UNMET, differences
 from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
-from nri.testing.conformance import read_cases
-from nri.testing.placement.case_format import problem_of
-from nri.testing.placement.machines import Machines
-from nri.testing.placement.parts import PARTS, Part
-from nri.testing.placement.sequences import UNMET, differences
 from nri.text import plain
 
 __all__ = ["Outcome", "run_file"]
