@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
 from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
-from nri.cli.support.ask import PLACEMENT
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside
 from nri.config.runtimes import containerd, crio, isulad
+from nri.plugins.placement.client import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """`nri engine`: the container engine with NRI in it, in the foreground; its settings; what it needs on this machine.
 
-Next: `nri.cli.support.daemon` runs it, `nri.engine.check` looks at the machine, `nri.engine.config` reads the settings.
+Next: `nri.engine.program` runs it, `nri.engine.check` looks at the machine, `nri.engine.config` reads the settings.
 """
 
 from __future__ import annotations
@@ -107,12 +107,18 @@ def serve(settings: Settings, /, **options: Any) -> int:
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if it cannot start, 2 for mistakes in its settings.
     """
-    from nri.cli.support.daemon import serve_engine as run
+    from nri.cli.support.logs import log_to
+    from nri.service.daemon import needs_extra
 
     loaded = ENGINE_OPTIONS.load(settings, options)
     nri = loaded.settings.nri
+    log_to(settings, loaded.settings.log_level)
+    try:
+        from nri.engine.program import serve as run
+    except ModuleNotFoundError as error:
+        needs_extra("the engine", error, "engine")
     with recorded(options, "nri engine serve", policy_path=nri.policy_path, compat=nri.compat) as reporters:
-        return run(settings, loaded, reporters)
+        return run(loaded, reporters)
 
 
 @engine.command(
@@ -239,7 +245,7 @@ def unit(settings: Settings) -> None:
 
     systemd is notified when it is ready, and containers run on when it restarts.
     """
-    from nri.cli.support.daemon import unit_text
+    from nri.engine.unit import unit_text
 
     out, text = Output(settings), unit_text()
     if out.human:

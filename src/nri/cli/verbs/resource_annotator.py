@@ -32,7 +32,7 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     import logging
     import signal
 
-    from nri.cli.support.webhook import Webhook
+    from nri.plugins.resource_annotator.webhook import Webhook
     from nri.signals import Stop
 
     logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, format="%(levelname)s %(message)s")

@@ -18,9 +18,9 @@ import pytest
 
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.verbs.engine import ENGINE_OPTIONS, archive_source
+from nri.cli.verbs.engine import ENGINE_OPTIONS, archive_source, serve
 from nri.cri.client import INSTALL, CriClient
-from nri.errors import ConfigError
+from nri.errors import ConfigError, NriError
 from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
@@ -197,7 +197,6 @@ def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: st
 def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nri.cli.settings import Settings
     from nri.cli.verbs import engine as verb
     from nri.config.settings import Loaded
     from nri.engine.config import EngineConfig
@@ -344,3 +343,25 @@ def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> No
     for name in ("pipe", "cut", "broken"):
         with pytest.raises(Failure, match=f"{name} is no archive that can be read"):
             archive_source(str(tmp_path / name))
+
+
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class NotThere:
+        """Finds the daemon, and that it cannot be loaded."""
+
+        def __init__(self, missing: str) -> None:
+            self.missing = missing
+
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "nri.engine.program":
+                raise ModuleNotFoundError(f"No module named {self.missing!r}", name=self.missing)
+
+    monkeypatch.delitem(sys.modules, "nri.engine.program", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NotThere("grpc"), *sys.meta_path])
+    with pytest.raises(NriError, match="the engine needs grpc, which is not installed"):
+        serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)
+    monkeypatch.setattr(sys, "meta_path", [NotThere("nri.gone"), *sys.meta_path[1:]])
+    with pytest.raises(ModuleNotFoundError):  # a defect of ours is no missing package
+        serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)

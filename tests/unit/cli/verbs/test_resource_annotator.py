@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support.webhook import MAX_REQUESTS
+from nri.plugins.resource_annotator.webhook import MAX_REQUESTS
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.support.test_webhook import REVIEW, certify
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nri.cli.support.ask import ask as ask_socket
 from nri.errors import NriError
 from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
 from nri.plugins.placement import resources as resources_module
 from nri.plugins.placement.resources import Place, Resources, chosen
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.policy import document
+from nri.service.client import ask as ask_socket
 from nri.stub.session import settings
 from tests.support.placement import guest, topology_aware, write_machine
 from tests.support.waiting import wait_for

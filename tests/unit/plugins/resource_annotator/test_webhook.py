@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from nri.cli.support import webhook
-from nri.cli.support.webhook import MAX_BODY_BYTES, MAX_REQUESTS, Webhook
 from nri.errors import ConfigError, NriError
+from nri.plugins.resource_annotator import webhook
+from nri.plugins.resource_annotator.webhook import MAX_BODY_BYTES, MAX_REQUESTS, Webhook
 from tests.support.needs import need_tool
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for

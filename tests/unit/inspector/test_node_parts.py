@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.settings import Settings
-from nri.cli.support.node_parts import NodeParts
+from nri.adaptation.admin_client import AdminClient
 from nri.errors import NriError
+from nri.inspector.node_parts import NodeParts
 from nri.service.http import Server, text_answer
 from nri.testing import FakeRuntime
 from tests.support.inspected import Inspected
@@ -26,9 +25,8 @@ def node() -> Iterator[Inspected]:
 
 
 def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
-    settings = Settings()
-    settings.socket_path = str(folder / "nri.sock")
-    return NodeParts(settings, str(folder / "admin.sock"), str(folder / agent), str(folder), str(folder / "root"))
+    client = AdminClient(str(folder / "admin.sock"))
+    return NodeParts(client, str(folder / "nri.sock"), str(folder / agent), str(folder), str(folder / "root"))
 
 
 def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> None:
@@ -58,7 +56,7 @@ def test_a_runtime_that_is_gone_is_told_and_joined_again_when_it_is_back(node: I
         def fails() -> bool:
             try:
                 view("")
-            except (Failure, NriError):
+            except NriError:
                 return True
             return False
 
@@ -78,7 +76,7 @@ def test_the_agent_tells_its_pods_and_of_one_what_it_decided(node: Inspected) ->
 
 def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
     with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
-        with pytest.raises(Failure, match="not as an agent does"):
+        with pytest.raises(NriError, match="not as an agent does"):
             beside(tmp_path).views()["agent"]("")
 
 

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import program
 from nri.agent.agent import Agent
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
-from nri.cli.errors import Failure
-from nri.cli.settings import Settings
-from nri.cli.support.agent import process
-from nri.cli.support.daemon import needs_extra
 from nri.config.settings import Loaded
-from nri.errors import NriError
+from nri.errors import ConfigError, NriError
+from nri.service.daemon import needs_extra
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +40,8 @@ def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
 
 def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Failure, match="needs root"):
-        process.run(Settings(), loaded(tmp_path, root="/"))
+    with pytest.raises(NriError, match="needs root"):
+        program.run(loaded(tmp_path, root="/"))
 
 
 def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
@@ -58,11 +56,11 @@ def test_a_file_that_is_not_there_is_told_at_the_start(
     def refused(*_: object, **__: object) -> None:
         raise NriError("enough is seen")
 
-    monkeypatch.setattr("nri.agent.agent.Agent", refused)
+    monkeypatch.setattr("nri.agent.program.Agent", refused)
     paths = {kind: tmp_path / kind for kind in ("rules", "pods")}
     paths["rules" if absent == "pods" else "pods"].touch()
-    with pytest.raises(Failure):
-        process.run(Settings(), loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
+    with pytest.raises(NriError):
+        program.run(loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert told == [f"there are no {absent} until there is {paths[absent]} ({absent}.path)"]
 
@@ -70,8 +68,8 @@ def test_a_file_that_is_not_there_is_told_at_the_start(
 def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "proc/77").mkdir(parents=True)
     (tmp_path / "proc/77/comm").write_text("koordlet\n")
-    with pytest.raises(Failure, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
-        process.run(Settings(), loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
+    with pytest.raises(NriError, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
+        program.run(loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
 
 
 def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +77,7 @@ def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: p
     agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more)[0].settings)
     agent.start()
     try:
-        process.tell_who_waits(agent)
+        program.log_pending_parts(agent)
     finally:
         agent.stop()
     told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It goes on trying; try: nri doctor"
@@ -88,15 +86,13 @@ def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: p
 
 def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Failure, match=r"the agent cannot start: .*file/agent.sock"):
-        process.run(
-            Settings(),
+    with pytest.raises(NriError, match=r"the agent cannot start: .*file/agent.sock"):
+        program.run(
             loaded(tmp_path, socket=f"{tmp_path}/file/agent.sock", modes=["nri"],
                    gates={"BECPUSuppress": False, "CPUBurst": False}),
         )  # fmt: skip
 
 
 def test_a_root_that_is_not_there_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=f"root: there is no folder {tmp_path}/none") as caught:
-        process.run(Settings(), loaded(tmp_path, root=str(tmp_path / "none")))
-    assert caught.value.code == 2
+    with pytest.raises(ConfigError, match=f"root: there is no folder {tmp_path}/none"):
+        program.run(loaded(tmp_path, root=str(tmp_path / "none")))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import offline
 from nri.agent.capabilities import Capability
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.cli.support.agent import offline
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 from nri.policies.koordinator.profile import Node

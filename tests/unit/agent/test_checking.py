@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent.checking import Checked, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.cli.support.agent.checking import Checked, Finding, check
 from nri.config.complaint import together
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
@@ -43,6 +43,11 @@ spec: {containers: [{name: app}]}
 """
 
 
+def code(done: Checked) -> int:
+    """The exit code that `nri agent check` ends with."""
+    return 2 if done.wrong_settings else 1 if done.findings else 0
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> AgentSettings:
     (tmp_path / "rules").mkdir()
@@ -65,7 +70,7 @@ def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(setti
     done = check(errors, settings, rules=True, pods="")
     assert done.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
     assert done.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
-    assert done.code == 2
+    assert code(done) == 2
 
 
 def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_where_it_goes(
@@ -86,7 +91,7 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
     done = check([loaded(settings)], settings, rules=False, pods=str(path))
-    assert done.code == 1
+    assert code(done) == 1
     assert {(each.where, each.what) for each in done.findings} == {(f"{path}:5", "web"), (f"{path}:5", "web/app")}
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
@@ -95,7 +100,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     path = settings.rules.path / "slo.yaml"
     path.write_text(WRONG_SLO)
     done = check([loaded(settings)], settings, rules=True, pods="")
-    assert done.code == 1
+    assert code(done) == 1
     strategy = "resourceQOSStrategy"
     assert [(each.where, each.problem) for each in done.findings] == [
         (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
@@ -121,21 +126,21 @@ def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None
     settings.rules.path.rmdir()
     done = check([loaded(settings)], settings, rules=True, pods="")
     assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
-    assert done.code == 1
+    assert code(done) == 1
     assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
 
 
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     done = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
-    assert (done.looked_at, done.code) == (f"settings, rules (none in {settings.rules.path})", 1)
+    assert (done.looked_at, code(done)) == (f"settings, rules (none in {settings.rules.path})", 1)
 
 
 def test_a_file_without_a_pod_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
     done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "rules.yaml"))
     (finding,) = done.findings
-    assert (finding.where, finding.problem, done.code) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
+    assert (finding.where, finding.problem, code(done)) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
 
 
 def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_path: Path) -> None:
@@ -143,7 +148,7 @@ def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_pat
     done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes
     assert note.startswith(f"{tmp_path}/pod.yaml:2: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
-    assert done.code == 0
+    assert code(done) == 0
 
 
 def test_notes_on_pods_name_the_line_of_what_they_are_about(settings: AgentSettings, tmp_path: Path) -> None:
@@ -186,7 +191,7 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
         "      memoryQOS: {enable: true}\n---\nkind: NodeResourceTopologie\n---\nkind: Node\nmetadata: {name: far}\n"
     )
     done = check([loaded(settings)], settings, rules=True, pods="")
-    assert (done.code, done.findings) == (0, [])
+    assert (code(done), done.findings) == (0, [])
     assert [note.split(": ", 1)[0] for note in done.notes] == [f"{path}:{n}" if n else f"{path}" for n in (9, 0, 5, 7)]
     odd, foreign, unread, gate = done.notes
     assert odd.endswith("NodeResourceTopologie: nothing reads it; did you mean NodeResourceTopology?")
@@ -206,15 +211,15 @@ def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
     assert "gates.BatchResource = false" in conflict.problem
     assert {each.what for each in others} == {"web", "web/app"}
     looked_at = f"settings, rules (none in {settings.rules.path}), 1 pod"
-    assert (done.code, done.looked_at) == (2, f"koordinator: {looked_at}; rubik: {looked_at}")
+    assert (code(done), done.looked_at) == (2, f"koordinator: {looked_at}; rubik: {looked_at}")
     apart = replace(rubik, gates={"ioLimit": True})
-    assert check([loaded(settings), loaded(apart)], settings, rules=False, pods="").code == 0
+    assert code(check([loaded(settings), loaded(apart)], settings, rules=False, pods="")) == 0
 
 
 def test_two_hooks_of_one_profile_that_set_one_knob_are_told(settings: AgentSettings) -> None:
     both = replace(settings, profile="rubik", gates={"quotaTurbo": True, "quotaBurst": True})
     done = check([loaded(both)], settings, rules=False, pods="")
-    assert (done.code, [each.where for each in done.findings]) == (2, ["settings"])
+    assert (code(done), [each.where for each in done.findings]) == (2, ["settings"])
 
 
 def features(*names: Any, **blocks: Any) -> str:
@@ -309,7 +314,7 @@ def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
     advice = f"; {first.next}" if first.next else ""
     assert f"{first.what}: {first.problem}{advice}".startswith(told)
     assert all(each.where.startswith(f"{tmp_path}/config.json") for each in done.findings)
-    assert done.code == (1 if "twice" in told and not first.what else 2)
+    assert code(done) == (1 if "twice" in told and not first.what else 2)
     assert len(done.findings) == (6 if "rbps" in told else 1)
 
 
@@ -323,5 +328,5 @@ def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(te
     done = checked(tmp_path, text)
     (note,) = done.notes
     assert note.startswith("agent.enabledFeatures: nothing is switched on, so that nothing would be done; it takes pre")
-    assert (done.findings, done.code, note.count("quotaBurst")) == ([], 0, 1)
+    assert (done.findings, code(done), note.count("quotaBurst")) == ([], 0, 1)
     assert checked(tmp_path, features("cpi")).notes == []

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.errors import Failure
-from nri.cli.settings import Settings
-from nri.cli.support.drift import Setters, row_of, sources
+from nri.adaptation.admin_client import AdminClient
 from nri.errors import NriError
 from nri.service.http import Server, json_answer
 from nri.trace.drift import Change, DesiredValue
+from nri.trace.drift_sources import Setters, row_of, sources
 from tests.support.inspected import Inspected
 from tests.support.waiting import wait_for
 
@@ -36,12 +35,6 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def settings(socket: Path | None = None) -> Settings:
-    made = Settings()
-    made.socket_path = str(socket) if socket else None
-    return made
-
-
 def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(folder: Path) -> None:
     def explain(given: object) -> object:
         odd = [{**WRITE, "outcome": "refused"}, {**WRITE, "name": "nothing known"}]
@@ -51,7 +44,7 @@ def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(
     with Inspected(folder, "") as node, ExitStack() as stack:
         stack.enter_context(contextlib.closing(Server({"/explain": explain}, path=agent)))  # type: ignore[dict-item]
         node.work()
-        values = sources(settings(folder / "nri.sock"), agent, stack)
+        values = sources(stack, str(folder / "nri.sock"), agent)
         wait_for(lambda: len(list(values())) == 2, "the container is known")
         found = [(desired.subject, desired.name, desired.value, desired.source) for desired in values()]
         assert found == [
@@ -64,12 +57,12 @@ def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: P
     answers = {"/explain": lambda _: json_answer({"pods": []})}
     with contextlib.closing(Server(answers, path=str(folder / "a.sock"))), ExitStack() as stack:
         with pytest.raises(NriError):
-            sources(settings(folder / "none.sock"), str(folder / "a.sock"), stack)
+            sources(stack, str(folder / "none.sock"), str(folder / "a.sock"))
     with contextlib.closing(Server({}, path=str(folder / "b.sock"))), ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nri.api.naming.DEFAULT_SOCKET", str(folder / "none.sock"))
-            values = sources(settings(), str(folder / "b.sock"), stack)
-        with pytest.raises(Failure, match="not as an agent does"):
+            patch.setattr("nri.trace.drift_sources.DEFAULT_SOCKET", str(folder / "none.sock"))
+            values = sources(stack, None, str(folder / "b.sock"))
+        with pytest.raises(NriError, match="not as an agent does"):
             list(values())
 
 
@@ -78,9 +71,9 @@ def test_who_set_a_value_is_the_plugin_if_the_runtime_knows_and_its_source_else(
     unknown = change._replace(desired=change.desired._replace(cgroup="/x/c7"), found=None, after_s=1.0)
     with Inspected(folder, "") as node:
         node.work()
-        who = Setters(settings(), node.admin)
+        who = Setters(AdminClient(node.admin))
         assert row_of(change, who)["set_by"] == "10-sets"
         row = row_of(unknown, who)
         assert (row["set_by"], row["by"], row["when"]) == ("runtime", "", "00:00:01 to 00:00:01")
-    who = Setters(settings(), str(folder / "none.sock"))
+    who = Setters(AdminClient(str(folder / "none.sock")))
     assert [who.of(change), who.of(change)] == ["runtime", "runtime"]

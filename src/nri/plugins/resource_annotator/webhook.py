@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.errors import ConfigError
 from nri.files import read_regular
-from nri.kube.admission import answer
+from nri.plugins.resource_annotator.admission import answer
 from nri.service.http import Answer, Posts, Server, json_answer
 from nri.text import plain
 

@@ -2,7 +2,7 @@
 
 Rules: nothing is written and no server is asked; what this machine cannot do is said beside each value, because the
 node may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
-`nri.cli.support.agent.explained`, which shows it.
+`nri.agent.account`, which adds the rules of each hook.
 """
 
 from __future__ import annotations

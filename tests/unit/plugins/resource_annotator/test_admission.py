@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nri.kube.admission import MAX_TOKENS, answer
 from nri.kube.requests import ANNOTATION, Requests, annotated
+from nri.plugins.resource_annotator.admission import MAX_TOKENS, answer
 
 SPEC = {
     "containers": [

@@ -44,7 +44,7 @@ class _Container(Struct):
 
 class _Spec(Struct):
     containers: list[_Container] | None = None
-    initContainers: list[_Container] | None = None  # noqa: N815 - the name in the document
+    initContainers: list[_Container] | None = None
 
 
 class _Metadata(Struct):

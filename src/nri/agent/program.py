@@ -1,4 +1,4 @@
-"""The agent as a program: its log, and its end in one line if it cannot start. Next: `nri.agent.agent`."""
+"""Run the agent as a program, until a signal. `nri.agent.agent` is what runs."""
 
 from __future__ import annotations
 
@@ -7,60 +7,54 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from nri.cli.errors import FAILED, USAGE, Failure
-from nri.cli.support.daemon import log_to
-from nri.errors import NriError
+from nri.agent.agent import Agent, Agents
+from nri.errors import ConfigError, NriError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.agent.agent import Agent, Agents
     from nri.agent.settings import AgentSettings
-    from nri.cli.settings import Settings
     from nri.config.settings import Loaded
     from nri.interfaces import Reporter
 
-__all__ = ["run", "tell_who_waits"]
+__all__ = ["log_pending_parts", "run"]
 
 _log = logging.getLogger("nri.agent")
 
-#: After so many seconds the log says what is still waited for.
-_PATIENCE_S = 2.0
+#: After this time the log names the parts that are not ready yet.
+_REMINDER_S = 2.0
 
 
-def run(settings: Settings, every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
+def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
     """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
 
     Raises:
-        Failure: it cannot start.
+        NriError: it cannot start.
     """
     config = every[0].settings
-    log_to(settings, config.log_level)
     if os.geteuid() != 0 and str(config.root) == "/":
-        raise Failure(
+        raise NriError(
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
     if not config.root.is_dir():
-        raise Failure(f"root: there is no folder {config.root}", USAGE)
+        raise ConfigError("root", "", f"there is no folder {config.root}")
     for loaded in every:
-        _tell_of(loaded, several=len(every) > 1)
+        _log_settings(loaded, several=len(every) > 1)
     try:
-        from nri.agent.agent import Agent, Agents
-
         loaded_settings = [loaded.settings for loaded in every]
         agent = Agent(config, reporter=reporter) if len(every) == 1 else Agents(loaded_settings, reporter=reporter)
-        told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
-        told.daemon = True
-        told.start()
+        reminder = threading.Timer(_REMINDER_S, log_pending_parts, [agent])
+        reminder.daemon = True
+        reminder.start()
         try:
             return agent.run()
         finally:
-            told.cancel()
+            reminder.cancel()
     except NriError as error:
-        raise Failure(f"the agent cannot start: {error}", FAILED) from error
+        raise NriError(f"the agent cannot start: {error}") from error
 
 
-def _tell_of(loaded: Loaded[AgentSettings], *, several: bool) -> None:
+def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
     """Log which settings an agent has, and what of them has no effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml"
@@ -73,7 +67,7 @@ def _tell_of(loaded: Loaded[AgentSettings], *, several: bool) -> None:
             _log.warning("there are no %s until there is %s (%s.path)", kind, source.path, kind)
 
 
-def tell_who_waits(agent: Agent | Agents) -> None:
+def log_pending_parts(agent: Agent | Agents) -> None:
     """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
     for row in agent.health().rows:
         if not row.ready:

@@ -1,15 +1,14 @@
 """A check of the files that an agent is given: settings, rules, and pods as the hooks would meet them; all at once.
 
-Rules: nothing is written, and no server is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
+Rules: nothing is written, and no server is asked. Next: `nri.agent.offline`, which reads and decides.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nri.agent.offline import explained, missing_rules, no_pods, pods_of, store_of
 from nri.agent.profile import profile_of
-from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import explained, missing_rules, no_pods, pods_of, store_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 from nri.policies.ownership import KnobConflict, check_apart
@@ -36,12 +35,19 @@ class Finding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The outcome: what is wrong, what was looked at, what the author should know besides, and the exit code."""
+    """The outcome of a check.
+
+    Attributes:
+        findings: what is wrong.
+        looked_at: what was checked, in words.
+        notes: what the author should know besides.
+        wrong_settings: whether some finding is about the settings, and not only about rules or pods.
+    """
 
     findings: list[Finding]
     looked_at: str
     notes: list[str]
-    code: int
+    wrong_settings: bool = False
 
 
 def check(
@@ -57,7 +63,7 @@ def check(
     """
     if isinstance(loaded, ConfigError):
         found = _files(default, rules, pods)
-        return found._replace(findings=[*_of_settings(loaded), *found.findings], code=USAGE)
+        return found._replace(findings=[*_of_settings(loaded), *found.findings], wrong_settings=True)
     every = [_one(each, rules, pods) for each in loaded]
     apart_from = [f"{each.settings.profile}: " * (len(loaded) > 1) for each in loaded]
     conflicts = _conflicts([each.settings for each in loaded])
@@ -66,7 +72,7 @@ def check(
         list(dict.fromkeys(findings)),
         "; ".join(f"{whose}{found.looked_at}" for whose, found in zip(apart_from, every, strict=True)),
         list(dict.fromkeys(note for found in every for note in found.notes)),
-        USAGE if conflicts else max(found.code for found in every),
+        bool(conflicts) or any(found.wrong_settings for found in every),
     )
 
 
@@ -87,9 +93,8 @@ def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
     found = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     lacking = missing_rules(loaded)
     wrong = [_of(lacking)] if lacking else []
-    code = found.code or (FAILED if wrong else 0)
     notes = [*loaded.notes, *_nothing_on(loaded.settings), *found.notes]
-    return found._replace(findings=[*wrong, *found.findings], notes=notes, code=code)
+    return found._replace(findings=[*wrong, *found.findings], notes=notes)
 
 
 def _nothing_on(settings: AgentSettings) -> list[str]:
@@ -104,7 +109,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     """Check rules and pods by settings that can be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
-    node, code = None, FAILED
+    node, wrong_settings = None, False
     if rules:
         store = store_of(settings)
         wrong += [Finding(each.source, each.kind, each.error) for each in store.problems()]
@@ -121,7 +126,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
             if store.kinds[kind].key:  # the profile's own file of settings, where a key that is none is a mistake
                 problem, _, advice = one.why.partition("; ")
                 wrong.append(Finding(store.place(kind, one.key), one.key, problem, advice))
-                code = USAGE
+                wrong_settings = True
             else:
                 notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
         notes += _gates_off(store, strategies.kind, profile, settings)
@@ -138,7 +143,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
                 # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
                 notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
-    return Checked(wrong, ", ".join(words), notes, code if wrong else 0)
+    return Checked(wrong, ", ".join(words), notes, wrong_settings)
 
 
 def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:

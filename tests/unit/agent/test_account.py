@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.account import enriched
 from nri.agent.profiles.koordinator import PROFILE
 from nri.cli.output import Output
 from nri.cli.settings import Settings
-from nri.cli.support.agent.explained import enriched, show
+from nri.cli.verbs.agent.explain import show
 
 VALUE = {"container": "app", "field": "cpuset.cpus", "value": "", "hook": "CPUSetAllocator", "reason": "cleared"}
 FOUND = {"key": "u1", "namespace": "shop", "name": "web", "ended": True, "values": [VALUE], "errors": [], "writes": []}

@@ -1,7 +1,7 @@
 """The parts of a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
 
-Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.cli.support.drift`,
-`nri.cli.support.ask`.
+Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.trace.drift_sources`,
+`nri.service.client`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from nri.cli.errors import Failure
-from nri.cli.support.ask import PLACEMENT, ask, ask_placement
-from nri.cli.support.drift import Setters, row_of, sources
+from nri.agent.settings import AgentSettings
+from nri.errors import NriError
+from nri.host.cgroups import detect
+from nri.host.root import Root
+from nri.plugins.placement.client import PLACEMENT, ask_placement
+from nri.policies.placement.drawing import users_of
+from nri.service.client import ask
+from nri.trace.drift import Drift
+from nri.trace.drift_sources import Setters, row_of, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.cli.settings import Settings
+    from nri.adaptation.admin_client import AdminClient
     from nri.inspector.sources import View
 
 __all__ = ["NodeParts"]
@@ -34,20 +40,26 @@ class NodeParts:
     """The parts of this node. `close` it, or use it in a `with`.
 
     Args:
-        settings: of the command.
-        admin: the runtime's admin socket; None for the usual one.
-        agent_socket: the agent's; None for the usual one.
+        client: of the runtime's admin socket.
+        socket: the runtime's NRI socket; None for the default one.
+        agent_socket: the agent's; None for the default one.
         state_dir: where a plugin for placement has its socket.
         root: the machine's root file system.
+        timeout_s: how long each part has to answer, in seconds; None for 5.
     """
 
     def __init__(
-        self, settings: Settings, admin: str | None, agent_socket: str | None, state_dir: str, root: str
+        self,
+        client: AdminClient,
+        socket: str | None,
+        agent_socket: str | None,
+        state_dir: str,
+        root: str,
+        timeout_s: float | None = None,
     ) -> None:
-        from nri.agent.settings import AgentSettings
-
-        self._settings, self._admin, self._root = settings, admin, root
-        self._agent_socket, self._state_dir = agent_socket, state_dir
+        self._client, self._socket, self._root = client, socket, root
+        self._timeout_s = timeout_s or _ANSWER_S
+        self._agent_socket, self._state_dir = agent_socket or "", state_dir
         self._agent_path = agent_socket or AgentSettings().socket
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -82,16 +94,13 @@ class NodeParts:
 
     def _joined(self) -> Callable[[], dict[str, Any]]:
         """Join the runtime, and return what looks at the cgroups once."""
-        from nri.host.cgroups import detect
-        from nri.host.root import Root
-        from nri.trace.drift import Drift
-
         drift = Drift(detect(Root(self._root)))
-        values = sources(self._settings, self._agent_socket, self._stack)
+        agent = self._agent_socket or (self._agent_path if os.path.exists(self._agent_path) else "")
+        values = sources(self._stack, self._socket, agent, self._timeout_s)
 
         def look() -> dict[str, Any]:
             drift.look(values())
-            who = Setters(self._settings, self._admin)
+            who = Setters(self._client)
             return {
                 "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],
                 "changes": [row_of(change, who) for change in drift.changes[: -_MOST_ROWS - 1 : -1]],
@@ -110,18 +119,12 @@ class NodeParts:
         if status == 404 and pod:
             return None
         if status != 200 or not isinstance(answer, dict):
-            raise Failure(f"{self._agent_path} answered {status}, and not as an agent does")
+            raise NriError(f"{self._agent_path} answered {status}, and not as an agent does")
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:
-        from nri.policies.placement.drawing import users_of
-
         if not any(Path(self._state_dir, f"{name}.sock").exists() for name in PLACEMENT):
             return None
-        found: dict[str, Any] = ask_placement(self._settings, self._state_dir, "/show")
+        found: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
         found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}
         return found
-
-    @property
-    def _timeout_s(self) -> float:
-        return self._settings.timeout_s or _ANSWER_S
