@@ -1,6 +1,6 @@
 """Texts and bytes that a command line names: as the argument itself, a file's, standard input's, or as hex digits.
 
-Rules: what cannot be used is a Failure before anything is connected or printed. Next: `nri.cli.support.ttrpc`.
+Rules: what cannot be used is a Failure before anything is connected or printed.
 """
 
 from __future__ import annotations

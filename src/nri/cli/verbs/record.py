@@ -36,21 +36,19 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
     there is none at the start, the exit code is 3.
     """
     from nri.api.naming import DEFAULT_SOCKET
-    from nri.cli.support.watcher import INDEX, Follower, name_of_us
     from nri.cli.verbs.events import events_of, named_in
-    from nri.stub.program.options import Options
     from nri.stub.program.process import Program
+    from nri.trace.watcher import Follower, process_name, watching_options
 
     out = Output(settings)
-    chosen = Options()
-    chosen.index, chosen.name, chosen.events = INDEX, f"nri-record-{name_of_us().rpartition('-')[2]}", events_of(wanted)
-    chosen.socket = settings.socket_path or DEFAULT_SOCKET
-    chosen.no_wait, chosen.registration_timeout_s = True, settings.timeout_s or 5.0
-    chosen.log_level = "error" if out.quiet else "warning"
+    name = f"nri-record-{process_name().rpartition('-')[2]}"
+    socket, timeout_s = settings.socket_path or DEFAULT_SOCKET, settings.timeout_s or 5.0
+    level = "error" if out.quiet else "warning"
+    watching = watching_options(socket, name, events_of(wanted), timeout_s, level)
 
     def show(text: str, pod: Any, _: Any) -> None:
         if pod is None:  # it takes part
             out.note(f"{text}; recording into {folder}")
 
     with recorded({**options, "record_folder": folder}, OBSERVER) as reporters:
-        return Program(Follower(show, named_in(wanted)), chosen, reporter=reporters[0]).run()
+        return Program(Follower(show, named_in(wanted)), watching, reporter=reporters[0]).run()

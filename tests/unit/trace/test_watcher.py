@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.cli.output import Output
 from nri.cli.settings import Settings
-from nri.cli.support import watcher
+from nri.cli.verbs import events
 from nri.errors import RuntimeUnavailable
+from nri.trace import watcher
 
 POD = m.PodSandbox(id="p", namespace="shop", name="web")
 CONTAINER = m.Container(id="c", name="nginx")
@@ -31,7 +33,7 @@ def test_it_follows_every_event_and_answers_none() -> None:
 
 
 def test_two_people_may_watch_one_node() -> None:
-    assert watcher.name_of_us() == f"nri-events-{os.getpid()}"
+    assert watcher.process_name() == f"nri-events-{os.getpid()}"
 
 
 def test_without_a_socket_there_is_no_runtime() -> None:
@@ -40,7 +42,7 @@ def test_without_a_socket_there_is_no_runtime() -> None:
 
 
 def test_a_line_cannot_steer_the_terminal_and_has_no_blanks_at_its_end() -> None:
-    line = watcher.line_of("12:00:00.000", "StopContainer", "\x1b[2J", "shop/web", "")
+    line = events.line_of("12:00:00.000", "StopContainer", "\x1b[2J", "shop/web", "")
     assert "\\x1b[2J" in line
     assert line.endswith("  -")
 
@@ -57,20 +59,22 @@ def test_a_state_is_one_word_also_one_that_is_not_known(state: int, word: str) -
 
     container = Container()
     container.state = state  # type: ignore[attr-defined]
-    assert watcher.state_name(container) == word
+    assert events.state_name(container) == word
 
 
 def test_a_message_goes_out_under_protobufs_names() -> None:
-    assert watcher.as_dict(m.Container(pod_sandbox_id="p")) == {"podSandboxId": "p"}
+    assert events.as_dict(m.Container(pod_sandbox_id="p")) == {"podSandboxId": "p"}
 
 
-def test_what_the_printer_cannot_keep_up_with_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    import queue
-
-    waiting: Any = queue.Queue()
-    waiting.put({"time": watcher.now(), "event": "RunPodSandbox", "pod": POD, "container": None})
-    waiting.put(None)
-    lost = [3]
-    watcher.print_all(waiting, lost, Output(Settings()))
-    assert lost == [0]
+def test_what_the_printer_cannot_keep_up_with_is_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "MAX_WAITING", 2)
+    waiting = watcher.EventQueue()
+    for _ in range(5):
+        waiting.put("RunPodSandbox", POD, None)
+    printer = threading.Thread(target=events.print_all, args=(waiting, Output(Settings())))
+    printer.start()
+    waiting.close()
+    printer.join(30)
     assert capsys.readouterr().err == "not shown: 3 events, because the output is not read fast enough\n"

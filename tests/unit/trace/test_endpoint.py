@@ -1,4 +1,4 @@
-"""The catalog's errors as lines that name the command's options."""
+"""Calls by hand: methods by their names, and connections."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ import pytest
 
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE, RUNTIME_SERVICE
-from nri.cli.errors import USAGE, Failure
-from nri.cli.support.ttrpc import connect, connection_of, find, open_catalog, resolve
-from nri.errors import RuntimeUnavailable
+from nri.errors import ConfigError, RuntimeUnavailable
+from nri.trace.catalog import Catalog
+from nri.trace.endpoint import connect, connection_of
 from nri.ttrpc import Method, Server, Service
 from tests.support.greeter import GREETER, HELLO, REPLY
 
 
 def test_a_method_that_is_known_is_found() -> None:
-    catalog = open_catalog(None)
-    assert find(catalog, *resolve(catalog, "Runtime/RegisterPlugin")).name == "RegisterPlugin"
+    catalog = Catalog()
+    assert catalog.method(*catalog.resolve("Runtime/RegisterPlugin")).name == "RegisterPlugin"
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("Hello", '"Hello" is not SERVICE/METHOD, such as nri.pkg.api.v1alpha1.Runtime/RegisterPlugin'),
-        (f"{GREETER}/Hello", f"the messages of {GREETER} are not known here: give --descriptor-set FILE, or --hex"),
+        ("Hello", "Hello: not SERVICE/METHOD (such as nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
+        (
+            f"{GREETER}/Hello",
+            f"{GREETER}: the messages of this service are not known here (give --descriptor-set FILE, or --hex)",
+        ),
         (
             "Runtime/RegisterPlugn",
-            f'{RUNTIME_SERVICE} has no method RegisterPlugn (did you mean "RegisterPlugin"?)',
+            f'{RUNTIME_SERVICE}: there is no method RegisterPlugn (did you mean "RegisterPlugin"?)',
         ),
     ],
 )
 def test_a_method_that_is_not_known_is_wrong_usage(text: str, line: str) -> None:
-    catalog = open_catalog(None)
-    with pytest.raises(Failure) as caught:
-        find(catalog, *resolve(catalog, text))
-    assert (caught.value.message, caught.value.code) == (line, USAGE)
+    catalog = Catalog()
+    with pytest.raises(ConfigError) as caught:
+        catalog.method(*catalog.resolve(text))
+    assert str(caught.value) == line
 
 
 def test_what_is_no_descriptor_set_is_wrong_usage_with_the_way_to_one(tmp_path: Path) -> None:
     path = tmp_path / "x.pb"
     path.write_bytes(b"\xff\xff")
-    with pytest.raises(Failure) as caught:
-        open_catalog(path)
-    step = f"Make one: protoc --include_imports --descriptor_set_out={path} ..."
-    assert (caught.value.message, caught.value.code) == (f"{path}: not a descriptor set. {step}", USAGE)
+    with pytest.raises(ConfigError) as caught:
+        Catalog(path)
+    step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+    assert str(caught.value) == f"{path}: not a descriptor set ({step})"
 
 
 def test_nris_services_have_their_connections_and_others_none() -> None:
