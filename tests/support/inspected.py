@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import nri
 from nri.adaptation.admin_client import AdminClient
-from nri.errors import ConflictError, NriError, PluginRejected
+from nri.errors import ConflictError, PluginRejected
 from nri.inspector.node_parts import NodeParts
 from nri.inspector.sources import Running
 from nri.policies.placement.policy import document
@@ -145,7 +145,7 @@ class Inspected:
         client, agent = AdminClient(self.admin), str(self.folder / "agent.sock")
         parts = NodeParts(client, str(self.folder / "nri.sock"), agent, str(self.folder), str(self.root))
         with live_events(client) as live, parts:
-            yield Running(live, client.ask, NriError, "this node", parts.views())
+            yield Running(live, client.ask, "this node", parts.views())
 
     def __enter__(self) -> Self:
         return self

@@ -75,7 +75,6 @@ def command(
             source.start()
         return _show(out, source, listen, export)
     from nri.adaptation.admin_client import AdminClient
-    from nri.errors import NriError
     from nri.inspector.node_parts import NodeParts
     from nri.inspector.sources import Running
     from nri.trace.live import live_events
@@ -83,7 +82,7 @@ def command(
     client = AdminClient(path, settings.timeout_s)
     parts = NodeParts(client, settings.socket_path, agent_socket, state_dir, root, settings.timeout_s)
     with live_events(client) as live, parts:
-        return _show(out, Running(live, client.ask, NriError, client.path, parts.views()), listen, export)
+        return _show(out, Running(live, client.ask, client.path, parts.views()), listen, export)
 
 
 def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> int:
