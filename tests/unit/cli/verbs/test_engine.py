@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import lzma
-import os
 import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
@@ -19,11 +16,11 @@ import pytest
 from nri.cli.settings import Settings
 from nri.cli.verbs.engine import ENGINE_OPTIONS, serve
 from nri.cri.client import INSTALL, CriClient
-from nri.engine.images.archive import archive_source
 from nri.errors import ConfigError, NriError
 from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
+from tests.unit.engine.images.test_archive import archive
 
 NO_PROGRAM = "no program /none/conmon"
 
@@ -269,13 +266,6 @@ def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
         ENGINE_OPTIONS.load(Settings(), options | {"set_dry": "/dev/null"})
 
 
-def archive(path: Path, *names: str) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name in names:
-            tar.addfile(tarfile.TarInfo(name))
-    return path
-
-
 def test_an_archive_is_loaded_under_a_name(nri, tmp_path: Path) -> None:
     file = archive(tmp_path / "app.tar", "./manifest.json")
     with engine(tmp_path):
@@ -307,42 +297,6 @@ def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Pa
         done = nri("engine", "load", str(file), "app", "--cri-socket", path)
     assert done.returncode == 1
     assert told.format(file) in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("given", "source"),
-    [
-        ("old.tar", "docker-archive:{}/old.tar"),
-        ("new.tar", "oci-archive:{}/new.tar"),
-        ("layout", "oci:{}/layout"),
-        ("docker-archive:old.tar:app:1", "docker-archive:{}/old.tar:app:1"),
-    ],
-)
-def test_an_archive_says_its_kind_itself(
-    given: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    archive(tmp_path / "old.tar", "a/layer.tar", "manifest.json")
-    archive(tmp_path / "new.tar", "blobs", "oci-layout")
-    (tmp_path / "layout").mkdir()
-    assert archive_source(given) == source.format(tmp_path)
-
-
-def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NriError, match=r"^there is no \S+none$"):
-        archive_source(str(tmp_path / "none"))
-    (tmp_path / "text").write_text("kind: Pod\n" * 99)
-    with pytest.raises(NriError, match=r"text is no archive that can be read: it is no tar\. try: docker save"):
-        archive_source(str(tmp_path / "text"))
-    with pytest.raises(NriError, match=r"other\.tar is no image: it has neither manifest\.json nor oci-layout"):
-        archive_source(str(archive(tmp_path / "other.tar", "readme")))
-    os.mkfifo(tmp_path / "pipe")
-    packed = lzma.compress(archive(tmp_path / "whole.tar", *map(str, range(50))).read_bytes())
-    (tmp_path / "cut").write_bytes(packed[: len(packed) // 2])
-    (tmp_path / "broken").write_bytes(packed[:99] + b"?" * 99)
-    for name in ("pipe", "cut", "broken"):
-        with pytest.raises(NriError, match=f"{name} is no archive that can be read"):
-            archive_source(str(tmp_path / name))
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(
