@@ -26,12 +26,12 @@ from typing import Final
 from bench.report import put, table
 from bench.rubik_pictures import OURS, PLAIN, bars
 from nri.api import cpuset
-from nri.conformance.placement.machines import make_policy
 from nri.host import Outcome, Root, Write, Writer, detect
 from nri.kube.quantity import cpu_shares
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Pins
-from nri.policies.placement.machine import Machine
+from nri.placement.choices import Choices
+from nri.placement.containers import Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import make_policy
 from tests.real.placing import ALL, CONFIGS, CPUS, TOPOLOGY
 from tests.support.placement import container
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 from bench.originals import report
 from bench.report import table
-from nri.policies.placement.containers import Container
-from nri.policies.placement.policy import Policy
+from nri.placement.containers import Container
+from nri.placement.policy import Policy
 from tests.support.placement import balloons, container, guest, topology_aware
 
 #: CPUs -> packages, nodes of each, cores of each node; two threads each.

@@ -30,7 +30,7 @@ export_to "$out/base.txt"
 export_to "$out/agent.txt" --extra agent
 export_to "$out/build.txt" --only-group build
 export_to "$out/demo.txt" --group demo
-export_to "$out/plugins.txt" --extra hook-injector
+export_to "$out/plugins.txt" --extra hook-injector --extra resource-annotator
 export_to "$out/dev.txt" --group dev --all-extras
 if [ -n "$check" ]; then
     for name in base agent build demo dev plugins; do

@@ -195,7 +195,15 @@ class ProgramUnreachable(RuntimeUnavailable):
 
 
 class RegistrationError(NriError):
-    """This plugin was refused before it was configured; trying again as it is would not help."""
+    """This plugin was refused before it was configured; trying again as it is would not help.
+
+    Attributes:
+        code: the status with which the runtime refused it; 0 if the refusal is our own.
+    """
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class ConfigError(NriError):

@@ -258,11 +258,12 @@ class Lock:
     """A lock that one process has at a time, and that dies with it. A context manager.
 
     Args:
-        path: of a file, which is made, and stays: to remove it would let a third process lock another of its name.
+        path: of a file, which is made, and stays; only a holder that removes the whole folder may remove it.
         note: a line about its holder, for those that do not get it.
 
     Raises:
         BlockingIOError: another process has it; its text is the holder's note.
+        FileNotFoundError: its last holder has just removed the file.
         OSError: the file cannot be made, or its file system has no locks.
     """
 
@@ -273,6 +274,8 @@ class Lock:
         try:
             _refuse_irregular(path, os.fstat(self._descriptor), follow=False)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._descriptor).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
             if note:
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"{note}\n".encode(), 0)

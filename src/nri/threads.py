@@ -1,34 +1,15 @@
-"""Work on other threads: its failure reaches the caller, and a thread that cannot be started stops no server.
-
-A process cannot start another thread at a limit of its cgroup. `ThreadPoolExecutor` raises an exception then, in the
-middle of a server that does not expect it, and gRPC's server never answers again.
-"""
+"""Run calls on other threads and pass their errors to the caller."""
 
 from __future__ import annotations
 
 import errno
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ThreadPool", "run_all", "run_on_new_thread"]
-
-
-class ThreadPool(ThreadPoolExecutor):
-    """Work that comes while no thread can be started waits for one that is there, or for the next that can be."""
-
-    @property
-    def most(self) -> int:
-        """How many threads there may be."""
-        return self._max_workers
-
-    def _adjust_thread_count(self) -> None:  # called for each work, which is in the queue already
-        with suppress(RuntimeError):
-            super()._adjust_thread_count()
+__all__ = ["run_all", "run_on_new_thread"]
 
 
 def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:

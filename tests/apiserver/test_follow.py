@@ -71,6 +71,34 @@ def test_the_pods_of_one_node_are_followed_from_their_birth_to_their_end(api: Co
     assert follower.problem == ""
 
 
+@pytest.mark.usefixtures("pods")
+def test_pods_of_megabytes_take_the_memory_of_what_is_used_and_one_of_short_texts_is_left_out(
+    api: ControlPlane, follow: Follow, client: Apiserver
+) -> None:
+    api.apply(pod("small"))
+    for name in ("large", "costly"):
+        thing = pod(name)
+        if name == "large":
+            thing["spec"]["containers"][0]["env"] = [{"name": "A"}] * 90_000
+        else:
+            thing["metadata"]["labels"] |= {f"k{number}": "v" for number in range(20_000)}
+        api.kubectl("create", "-f", "-", stdin=json.dumps(thing))
+    kept, _ = client.list(PODS, f"spec.nodeName={NODE}")
+    assert {name for _, name in kept.objects} == {"small", "large"}
+    assert "env" not in kept.objects["default", "large"]["spec"]["containers"][0]
+    assert kept.problem.startswith("1 object left out: default/costly: ") and "short texts" in kept.problem
+    follower, told = follow(PODS, fields=f"spec.nodeName={NODE}")
+    assert told.last == {"small": "1", "large": "1"} and "default/costly" in follower.left_out
+    api.kubectl("delete", "pod", "costly", "--force", "--grace-period=0")
+    api.apply(pod("small", v="2"))
+    wait_for(lambda: told.last == {"small": "2", "large": "1"}, "changed pod")
+    assert follower.left_out == ""
+    patch = json.dumps({"metadata": {"labels": {f"k{number}": "v" for number in range(20_000)}}})
+    (api.folder / "patch.json").write_text(patch)
+    api.kubectl("patch", "pod", "small", "--patch-file", str(api.folder / "patch.json"))
+    wait_for(lambda: told.last == {"large": "1"}, "a pod that grew too costly")
+
+
 def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow) -> None:
     api.apply(slo({}), slo({}, name="node-2"))
     _, told = follow(NODE_SLOS, fields=f"metadata.name={NODE}")
@@ -86,10 +114,10 @@ def test_more_objects_than_a_page_has_are_all_listed(
 ) -> None:
     monkeypatch.setattr("nri.kube.client.connection.PAGE", 20)
     api.apply(*(slo({}, name=f"many-{number}") for number in range(50)))
-    items, version = client.list(NODE_SLOS)
-    assert len({item["metadata"]["name"] for item in items}) == 50
+    kept, version = client.list(NODE_SLOS)
+    assert len(kept.objects) == 50
     assert version.isdigit()
-    assert "managedFields" not in items[0]["metadata"]
+    assert all("managedFields" not in item["metadata"] for item in kept.objects.values())
     api.kubectl("delete", "--raw", "/apis/slo.koordinator.sh/v1alpha1/nodeslos")
 
 

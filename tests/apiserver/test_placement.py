@@ -19,7 +19,7 @@ from tests.apiserver.following import node
 from tests.kubernetes.control_plane import ControlPlane
 from tests.support.placement import guest, write_machine
 from tests.support.waiting import wait_for
-from tests.unit.plugins.placement.placing import ask, create, pod
+from tests.unit.placement.placing import ask, create, pod
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "placement"
 NODE, NAMESPACE = "place-1", "kube-system"

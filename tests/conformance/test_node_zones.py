@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nri.conformance.cases import read_cases
-from nri.conformance.placement.machines import Machines
-from nri.conformance.placement.sequences import play
+from nri.config.json_lines import read_json_lines
 from nri.kube.quantity import parse
-from nri.policies.placement.choices import Choices
+from nri.placement.choices import Choices
+from nri.placement.recorded.machines import Machines
+from nri.placement.recorded.sequences import play
 from tests.support.placement import DATA
 
 CASES = {case["id"]: case for case in json.loads((DATA / "node-zones.json").read_text())["cases"]}
@@ -20,7 +20,7 @@ CASES = {case["id"]: case for case in json.loads((DATA / "node-zones.json").read
 
 @cache
 def machines() -> Machines:
-    described = next(read_cases(DATA / "placement.json.xz", lambda _: ""))
+    described = next(read_json_lines(DATA / "placement.json.xz", lambda _: ""))
     return Machines(described["topologies"], DATA)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.conformance.placement.cases import run_file
+from nri.placement.recorded.cases import run_file
 from tests.support.placement import DATA
 
 #: Pure computing, 20 s of a core that nobody else uses.

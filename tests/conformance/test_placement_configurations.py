@@ -6,20 +6,21 @@ import pytest
 import yaml
 
 from nri.config import Source
-from nri.conformance.placement.machines import policy_of
 from nri.errors import ConfigError
-from nri.policies.placement.machine import Machine
-from nri.policies.placement.unread import unread_keys
+from nri.placement.machine import Machine
+from nri.placement.registry import POLICIES
+from nri.placement.simulate import policy_of
+from nri.placement.unread import unread_keys
 from tests.support.placement import DATA, guest
 
 CONFIGURATIONS = {each["id"]: each for each in yaml.safe_load((DATA / "configurations.yaml").read_text())}
-NAMES = {"BalloonsPolicy": "balloons", "TopologyAwarePolicy": "topology-aware"}
+ROWS = {row.resource_kind: row for row in POLICIES.values()}
 
 
 def loaded(name: str) -> Any:
     one = CONFIGURATIONS[name]
     text = yaml.safe_dump({"kind": one["kind"], "spec": one["spec"]})
-    return policy_of(NAMES[one["kind"]], Machine.of(guest()), Source(name, text, "yaml"))
+    return policy_of(ROWS[one["kind"]], Machine.of(guest()), Source(name, text, "yaml"))
 
 
 def warnings(name: str) -> dict[str, str]:

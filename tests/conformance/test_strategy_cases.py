@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nri.conformance.cases import read_cases
+from nri.config.json_lines import read_json_lines
 from tests.strategy_cases import DEVIATIONS, STATED, run_case
 from tests.support.deviation_rows import deviation_rows
 
@@ -21,7 +21,7 @@ EDGES = Path(__file__).parent / "data" / "koordinator-strategy-edges.jsonl"
 
 
 def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
-    results = {case["id"]: run_case(case) for case in read_cases(CASES, lambda _: "")}
+    results = {case["id"]: run_case(case) for case in read_json_lines(CASES, lambda _: "")}
     failures = [f"{name}: {result.wrong}"[:500] for name, result in results.items() if result.wrong]
     assert not failures, f"{len(failures)} of {len(results)}; the first: {failures[0]}"
     apart = {name for name, result in results.items() if result.deviation}
@@ -29,7 +29,7 @@ def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
 
 
 def test_a_deviation_passes_only_with_the_outcome_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = next(case for case in read_cases(CASES, lambda _: "") if case["id"] in STATED)
+    case = next(case for case in read_json_lines(CASES, lambda _: "") if case["id"] in STATED)
     assert run_case(case).deviation == STATED[case["id"]]["row"]
     monkeypatch.setitem(STATED, case["id"], {**STATED[case["id"]], "expect": {"writes": []}})
     assert run_case(case).wrong
@@ -37,7 +37,7 @@ def test_a_deviation_passes_only_with_the_outcome_that_is_stated(monkeypatch: py
 
 def test_each_stated_outcome_is_of_a_case_and_differs_from_the_recorded_one() -> None:
     edges = [json.loads(line) for line in EDGES.read_text().splitlines()]
-    cases = {case["id"]: case for case in [*read_cases(CASES, lambda _: ""), *edges]}
+    cases = {case["id"]: case for case in [*read_json_lines(CASES, lambda _: ""), *edges]}
     assert set(cases) >= set(STATED)
     assert not [name for name in STATED if STATED[name]["expect"] == cases[name]["expect"]]
 
@@ -55,7 +55,7 @@ def test_each_deviation_is_a_row_of_the_page() -> None:
 
 
 def test_the_last_line_counts_and_a_case_that_fails_fails_the_program(tmp_path: Path) -> None:
-    case = next(each for each in read_cases(CASES, lambda _: "") if each["strategy"] == "evict")
+    case = next(each for each in read_json_lines(CASES, lambda _: "") if each["strategy"] == "evict")
     bad = {**case, "id": "bad", "expect": {"writes": "never"}}
     (tmp_path / "cases.jsonl").write_text(f"{json.dumps(case)}\n{json.dumps(bad)}\n")
     command = [sys.executable, "-m", "tests.strategy_cases", str(tmp_path / "cases.jsonl")]

@@ -212,7 +212,7 @@ class Node:
         return config
 
     def pod(self, name: str = "pod", *, network: int = pb.NODE, pid: int = pb.CONTAINER, handler: str = "") -> str:
-        return self.engine.pods.run(self.pod_config(name, network=network, pid=pid), handler)
+        return self.engine.pod_creation.run(self.pod_config(name, network=network, pid=pid), handler)
 
     def container_config(self, name: str = "c", command: Sequence[str] = FOREVER, **more: Any) -> pb.ContainerConfig:
         return pb.ContainerConfig(
@@ -224,16 +224,16 @@ class Node:
         )
 
     def create(self, pod: str, name: str = "c", command: Sequence[str] = FOREVER, **more: Any) -> str:
-        return self.engine.containers.create(pod, self.container_config(name, command, **more))
+        return self.engine.container_creation.create(pod, self.container_config(name, command, **more))
 
     def run(self, pod: str, name: str = "c", command: Sequence[str] = FOREVER, **more: Any) -> str:
         made = self.create(pod, name, command, **more)
-        self.engine.containers.start(made)
+        self.engine.container_start.start(made)
         return made
 
     def remove(self, *pods: str) -> None:
         for pod in pods:
-            self.engine.pods.remove(pod)
+            self.engine.pod_removal.remove(pod)
 
     def wait_exited(self, container: str) -> None:
         entry = self.engine.inventory.container(container)
@@ -244,7 +244,7 @@ class Node:
 
     def cgroup(self, container: str, controller: str, file: str) -> str:
         """A value of a container's cgroup, by its file of version 1, on either version."""
-        path = self.engine.containers.get(container).cgroup_path.lstrip("/")
+        path = self.engine.inventory.container(container).record.cgroup_path.lstrip("/")
         if not V2:
             return (CGROUPS / controller / path / file).read_text().strip()
         folder = CGROUPS / path
@@ -273,8 +273,8 @@ class Node:
         try:
             if self._engine is None:
                 self.start()
-            for pod in self.engine.pods.list():
-                self.engine.pods.remove(pod.id)
+            for pod in self.engine.inventory.pods():
+                self.engine.pod_removal.remove(pod.id)
         finally:
             self.stop()
             Path("/proc/sys/net/ipv4/ip_forward").write_text(self._forward)

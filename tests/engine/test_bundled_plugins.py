@@ -52,8 +52,8 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
         other = node.run(pod, "other", ("sh", "-c", "sleep 1000"))
         assert not any(state.exists() for state in states.values()), "hooks of other containers"
         made = node.run(pod, "app", ("sleep", "1000"))
-        node.engine.containers.stop(made)
-        node.engine.containers.remove(made)
+        node.engine.container_removal.stop(made)
+        node.engine.container_removal.remove(made)
         for stage, state in states.items():
             node.wait_for(state.exists, f"the hook of {stage}")
             told = json.loads(state.read_text())
@@ -63,7 +63,7 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
         plugin.wait_text("all hooks stay what they were")
         node.run(pod, "again", ("sleep", "1000"))
         node.wait_for(states["poststart"].exists, "the hook after a mistake in another file")
-        node.engine.containers.remove(other)
+        node.engine.container_removal.remove(other)
         node.remove(pod)
 
 
@@ -80,7 +80,7 @@ class Beside:
         config.metadata.namespace = "default"
         config.annotations.update(annotations)
         try:
-            return self.node.engine.pods.run(config, handler)
+            return self.node.engine.pod_creation.run(config, handler)
         except NriError as error:
             raise Refused(str(error)) from error
 
@@ -94,13 +94,13 @@ class Beside:
         return view
 
     def stop(self, pod: str) -> None:
-        self.node.engine.pods.stop(pod)
+        self.node.engine.pod_removal.stop(pod)
 
     def remove(self, pod: str) -> None:
         self.node.remove(pod)
 
     def address(self, pod: str) -> str:
-        (found,) = self.node.engine.pods.get(pod).ips
+        (found,) = self.node.engine.inventory.pod(pod).record.ips
         return found
 
 

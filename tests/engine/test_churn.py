@@ -57,22 +57,22 @@ def test_twenty_pods_of_four_threads_come_and_go_and_the_kernel_has_what_the_plu
         made = node.run(pod, "long")
         short = node.run(pod, "short", ("sh", "-c", f"exit {number}"))
         node.wait_exited(short)
-        assert node.engine.containers.get(short).exit_code == number
+        assert node.engine.inventory.container(short).record.exit_code == number
         if number % 4 == 0:
             stay.append((pod, made))
             return
         if number % 4 == 1:
-            node.engine.containers.stop(made, 0)
+            node.engine.container_removal.stop(made, 0)
         if number % 4 != 3:
-            node.engine.pods.stop(pod)
-        node.engine.pods.remove(pod)
+            node.engine.pod_removal.stop(pod)
+        node.engine.pod_removal.remove(pod)
 
     _in_threads(live, PODS, errors)
     assert errors == [], errors
     node.wait_for(lambda: sorted(plugin.held) == sorted(made for _, made in stay), "the end of all others")
     for _, made in stay:
         assert node.cgroup(made, "cpu", "cpu.shares") == str(plugin.held[made])
-        assert node.engine.containers.get(made).resources["cpu_shares"] == str(plugin.held[made])
+        assert node.engine.inventory.container(made).record.resources["cpu_shares"] == str(plugin.held[made])
     assert len(plugin.freed) == 2 * PODS - len(stay)
     node.remove(*(pod for pod, _ in stay))
     assert plugin.held == {}
@@ -128,5 +128,5 @@ def test_of_updates_by_creations_that_overlap_the_last_answer_is_in_force(node: 
         _in_threads(lambda number, turn=turn: node.create(others[number], f"c{turn}"), len(others), errors)  # type: ignore[misc]
         assert errors == [], errors
         assert node.cgroup(first, "cpu", "cpu.shares") == str(plugin.shares), f"turn {turn}"
-        assert node.engine.containers.get(first).resources["cpu_shares"] == str(plugin.shares)
+        assert node.engine.inventory.container(first).record.resources["cpu_shares"] == str(plugin.shares)
     node.remove(pod, *others)

@@ -93,7 +93,7 @@ class Rig:
         config = node.pod_config()
         config.annotations[FOLDER] = str(self.folder)
         config.annotations[CGROUP_PARENT] = f"/{node.machine.name}"
-        self.pod = node.engine.pods.run(config, handler)
+        self.pod = node.engine.pod_creation.run(config, handler)
         self._allow_realtime()
 
     def _start(self, classes_of_blockio: str) -> None:
@@ -136,7 +136,7 @@ class Rig:
 
     def said(self, view: EngineView, controls: dict[str, Control], part: str) -> dict[str, str]:
         """What the controls' files of a container say; of several lines the one that is expected, if it is there."""
-        path = self.node.engine.containers.get(view.id).cgroup_path.lstrip("/")
+        path = self.node.engine.inventory.container(view.id).record.cgroup_path.lstrip("/")
         found = {}
         for name, control in controls.items():
             controller, _, file = control.file.partition("/")
@@ -168,7 +168,7 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
 
     # A request that the plugin changes.
     rig.plugin.on["update"] = lambda _, container: [call(nri.Update(container.id), together("update", CONTROLS))]
-    node.engine.containers.update_resources(made.id, pb.LinuxContainerResources(memory_limit_in_bytes=94 * MIB))
+    node.engine.resource_updates.update_container(made.id, pb.LinuxContainerResources(memory_limit_in_bytes=94 * MIB))
     changed = without(NOT_UPDATED[handler] | NOT_IN_ANSWERS)
     assert rig.said(made, changed, "updated") == texts(changed, "updated")
 

@@ -551,7 +551,7 @@ def test_a_program_that_was_killed_leaves_no_zombie(live: Live) -> None:
 def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, handler: str) -> None:
     container = live.run(live.pod("p", handler), "c")
     for _ in range(15):
-        execution = live.engine.containers.exec(container, ["echo", "hello"], tty=True, stdin=True)
+        execution = live.engine.running_containers.exec(container, ["echo", "hello"], tty=True, stdin=True)
         assert execution.stdout is not None
         seen = b""
         try:
@@ -563,7 +563,7 @@ def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, ha
         execution.close()
         # runc may set its terminals up when the program has written already, and then there is a return too much.
         assert (seen.replace(b"\r", b""), code) == (b"hello\n", 0)
-    execution = live.engine.containers.exec(container, ["/no/such"], tty=True)
+    execution = live.engine.running_containers.exec(container, ["/no/such"], tty=True)
     with pytest.raises(CommandFailed, match="/no/such"):
         execution.wait(10)
     execution.close()

@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.images import ImageCalls
 from nri.engine.images import ImageStore, Registry, Transport
 from nri.engine.server import Server
-from nri.engine.services.images import ImageCalls
 from nri.engine.support.errors import EngineError
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess

@@ -91,10 +91,10 @@ def _kinds(file: str) -> list[str]:
 def _look(node: Node) -> None:
     """The calls that a kubelet makes all the time."""
     engine = node.engine
-    for pod in engine.pods.list():
-        engine.domain.pod_message(engine.pods.entry(pod.id))
-    for container in engine.containers.list():
-        engine.domain.container_message(engine.containers.entry(container.id))
+    for pod in engine.inventory.pods():
+        engine.domain.pod_message(engine.inventory.pod(pod.id))
+    for container in engine.inventory.containers():
+        engine.domain.container_message(engine.inventory.container(container.id))
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -112,13 +112,13 @@ def test_a_pod_with_a_damaged_file_is_removed_and_nothing_remains(node: Node, fi
     _look(node)
     for kind, pod, container in rows:
         began = time.monotonic()
-        node.engine.containers.stop(container, 1)
-        node.engine.pods.stop(pod)
-        node.engine.pods.remove(pod)
+        node.engine.container_removal.stop(container, 1)
+        node.engine.pod_removal.stop(pod)
+        node.engine.pod_removal.remove(pod)
         assert time.monotonic() - began < 20, kind
         left = [line for line in node.machine.leftovers() if pod in line or container in line]
         assert left == [], kind
-    assert (node.engine.pods.list(), node.engine.containers.list()) == ([], [])
+    assert (node.engine.inventory.pods(), node.engine.inventory.containers()) == ([], [])
     if file.startswith("root/networks"):  # which addresses the pod has is known from there alone
         remove_tree(node.folder / "ipam")
         remove_tree(node.folder / "root/networks/broken")
@@ -128,26 +128,26 @@ def test_a_pod_with_a_damaged_file_is_removed_and_nothing_remains(node: Node, fi
 def test_a_lost_record_is_named_in_the_answer_and_its_container_is_not_ended_before_it_is_removed(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     container = node.run(pod)
-    pid = node.engine.containers.get(container).pid
+    pid = node.engine.inventory.container(container).record.pid
     node.stop()
     for path in (node.folder / "root/records").rglob("*.json"):
         path.write_text("{")
     for _ in range(2):
         node.restart()
-        record = node.engine.containers.get(container)
+        record = node.engine.inventory.container(container).record
         assert (record.state, record.pod_id, record.reason) == (ContainerState.UNKNOWN, pod, "RecordLost")
         assert f"{container}.json" in record.message and "set aside as" in record.message
-        assert node.engine.pods.get(pod).state is PodState.STOPPING
+        assert node.engine.inventory.pod(pod).record.state is PodState.STOPPING
         assert Path(f"/proc/{pid}").exists()
     assert len([line for line in node.engine.complaints if "set aside as" in line]) == 0
-    node.engine.pods.remove(pod)
+    node.engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
 
 def test_processes_in_cgroups_below_a_damaged_container_are_ended_frozen_or_not(node: Node) -> None:
     pod = node.pod()
     container = node.run(pod)
-    record = node.engine.containers.get(container)
+    record = node.engine.inventory.container(container).record
     tops = [CGROUPS] if V2 else [CGROUPS / "freezer", CGROUPS / "pids"]
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:
@@ -158,8 +158,8 @@ def test_processes_in_cgroups_below_a_damaged_container_are_ended_frozen_or_not(
             freezer = tops[0] / record.cgroup_path.lstrip("/")
             (freezer / ("cgroup.freeze" if V2 else "freezer.state")).write_text("1" if V2 else "FROZEN")
             (node.folder / f"state/runtimes/runc/{container}/state.json").write_text("{")
-            node.engine.containers.stop(container)
-            node.engine.containers.remove(container)
+            node.engine.container_removal.stop(container)
+            node.engine.container_removal.remove(container)
             assert child.wait(10) == -9
         finally:
             child.kill()
@@ -177,14 +177,14 @@ def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_po
         raise LookupError("no such zone")
 
     with monkeypatch.context() as context:
-        context.setattr(node.engine.containers, "stop", broken)
+        context.setattr(node.engine.container_removal, "stop", broken)
         with pytest.raises(LookupError, match="no such zone"):
-            node.engine.pods.stop(pod)
+            node.engine.pod_removal.stop(pod)
     with monkeypatch.context() as context:
         context.setattr(node.engine.domain, "stop", broken)
         with pytest.raises(EngineError, match="plugins could not be notified of it: LookupError: no such zone"):
-            node.engine.pods.stop(pod)
-    node.engine.pods.stop(pod)
+            node.engine.pod_removal.stop(pod)
+    node.engine.pod_removal.stop(pod)
     node.remove(pod)
 
 

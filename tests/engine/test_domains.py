@@ -54,7 +54,7 @@ def attached(engine: Engine, plugin: Recorder) -> Iterator[Recorder]:
 
 def memory(live: Live, container: str) -> int:
     """The limit that is in force in the kernel."""
-    path = live.engine.containers.get(container).cgroup_path
+    path = live.engine.inventory.container(container).record.cgroup_path
     return int((CGROUPS / MEMORY.format(path).lstrip("/")).read_text())
 
 

@@ -66,17 +66,17 @@ class Life:
             config.annotations["cpus.test/at-update"], wish = str(int(self._told)), 0
         config.annotations["cpus.test/exclusive"] = str(wish)
         engine = self.node.engine
-        self._pod = engine.pods.run(config)
+        self._pod = engine.pod_creation.run(config)
         grants_in_vain = self._told and "UpdateContainer" in self.refused
         ends = self._random.random() < 0.2 and not grants_in_vain
         command = ("sh", "-c", "sleep 0.05") if ends else ("sleep", "1000000")
         self._ask("CreateContainer", lambda: self._create(command))
         if not self._made:
             return
-        self._ask("StartContainer", lambda: engine.containers.start(self._made))
+        self._ask("StartContainer", lambda: engine.container_start.start(self._made))
         if not ends and "StartContainer" not in self.failures and (grants_in_vain or self._random.random() < 0.4):
             shares = pb.LinuxContainerResources(cpu_shares=512)
-            self._ask("UpdateContainer", lambda: engine.containers.update_resources(self._made, shares))
+            self._ask("UpdateContainer", lambda: engine.resource_updates.update_container(self._made, shares))
         else:
             self.refused.discard("UpdateContainer")
 
@@ -87,11 +87,11 @@ class Life:
         """From whatever it is to nothing."""
         engine = self.node.engine
         if self._made and self._random.random() < 0.5:
-            engine.containers.stop(self._made)
-            engine.containers.remove(self._made)
+            engine.container_removal.stop(self._made)
+            engine.container_removal.remove(self._made)
         if self._random.random() < 0.5:
-            engine.pods.stop(self._pod)
-        engine.pods.remove(self._pod)
+            engine.pod_removal.stop(self._pod)
+        engine.pod_removal.remove(self._pod)
 
     def _ask(self, event: str, work: Any) -> None:
         try:
@@ -153,7 +153,7 @@ class Crowd:
         """What is not as the allocator says, container by container."""
         has = self._allocator.events("has")
         said = has[-1]["containers"] if has else {}
-        records = [each for each in self.node.engine.containers.list() if each.state not in _OVER]
+        records = [entry.record for entry in self.node.engine.inventory.containers() if entry.record.state not in _OVER]
         if sorted(said) != sorted(each.id for each in records):
             return [f"the allocator has {sorted(said)}, the engine {sorted(each.id for each in records)}"]
         found = []

@@ -25,7 +25,7 @@ def test_a_sysctl_does_not_lead_out_of_the_pods_namespaces(node: Node, name: str
     config = node.pod_config(network=pb.POD)
     config.linux.sysctls[name] = "1" if before.strip() != "1" else "2"
     with pytest.raises(RequestError, match="is a setting of the whole node") as caught:
-        node.engine.pods.run(config)
+        node.engine.pod_creation.run(config)
     assert (caught.value.field, SWAPPINESS.read_text()) == (f"linux.sysctls[{name}]", before)
     assert node.left() == []
 
@@ -40,9 +40,9 @@ def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
              "net/ipv4/ip_local_port_range")  # fmt: skip
     paths = [f"/proc/sys/{each}" for each in files]
     before = [Path(each).read_text() for each in paths if Path(each).exists()]
-    pod = node.engine.pods.run(config)
+    pod = node.engine.pod_creation.run(config)
     made = node.run(pod)
-    found = node.engine.containers.exec_sync(made, ("cat", *paths), 20).stdout.decode()
+    found = node.engine.running_containers.exec_sync(made, ("cat", *paths), 20).stdout.decode()
     assert found.replace("\t", " ").splitlines() == ["1", "33", "4096", "7", "2000 3000"]
     assert [Path(each).read_text() for each in paths if Path(each).exists()] == before
     node.remove(pod)
@@ -62,6 +62,6 @@ def test_a_sysctl_that_the_kernel_refuses_is_named_and_the_pod_is_undone(
     config = node.pod_config(network=pb.POD)
     config.linux.sysctls[name] = value
     with pytest.raises(RequestError, match=problem) as caught:
-        node.engine.pods.run(config)
+        node.engine.pod_creation.run(config)
     assert caught.value.field == f"linux.sysctls[{name}]"
-    assert (node.left(), node.engine.pods.list()) == ([], [])
+    assert (node.left(), node.engine.inventory.pods()) == ([], [])

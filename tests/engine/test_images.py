@@ -15,7 +15,7 @@ import pytest
 
 from nri.engine.images import Credentials, ImageStore, Progress, Registry, Transport
 from nri.engine.images.transport import Transport as RealTransport
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, NotThere, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, MissingTool, NotFound
 from nri.engine.support.kernel import is_mount_point
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess, busybox
@@ -230,9 +230,9 @@ def test_lists_in_a_list_are_gone_through_to_the_image_for_this_machine(machine:
 
 def test_an_image_that_is_not_there_is_named(store: ImageStore, registry: RegistryProcess) -> None:
     for name in (f"{registry.host}/team/app:none", f"{registry.host}/no/such:1"):
-        with pytest.raises(NotThere, match=name):
+        with pytest.raises(NotFound, match=name):
             store.pull(name)
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         store.get("team/app:none")
     assert (list(store.list()), left_over(store)) == ([], [])
 
@@ -258,10 +258,10 @@ def test_a_registry_that_stands_still_is_given_up(machine: Machine, tmp_path: Pa
 
 def test_a_missing_program_is_named(store: ImageStore, registry: RegistryProcess) -> None:
     store.umoci = "/no/such/umoci"
-    with pytest.raises(ToolMissing, match="/no/such/umoci"):
+    with pytest.raises(MissingTool, match="/no/such/umoci"):
         store.pull(f"{registry.host}/team/app:1")
     store.transport.skopeo = "/no/such/skopeo"
-    with pytest.raises(ToolMissing, match="/no/such/skopeo"):
+    with pytest.raises(MissingTool, match="/no/such/skopeo"):
         store.pull(f"{registry.host}/team/app:1")
     assert (list(store.list()), left_over(store), list((store.root / "images").iterdir())) == ([], [], [])
 
@@ -355,7 +355,7 @@ def test_what_a_container_uses_stays_until_the_container_is_gone(store: ImageSto
     rootfs = store.mount(image, "c1")
     store.remove(f"{registry.host}/team/app:1")
     assert list(store.list()) == []
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         store.get(image.id)
     assert (rootfs / "bin/busybox").exists()
     again = reopened(store)

@@ -39,7 +39,7 @@ def test_a_pods_events_come_while_its_network_is_there(node: Node) -> None:
     def look(event: str) -> Any:
         def see(pod: Any, _: Any) -> None:
             paths = {row.type: row.path for row in pod.linux.namespaces}
-            known = [row.state for row in engine.pods.list() if row.id == pod.id]
+            known = [entry.record.state for entry in engine.inventory.pods() if entry.id == pod.id]
             on_disk = (node.config.root / "records/pods" / f"{pod.id}.json").exists()
             seen[event] = (list(pod.ips), sorted(paths), leases(node), known, on_disk)
             assert all(is_mount_point(Path(path)) for path in paths.values())
@@ -49,12 +49,12 @@ def test_a_pods_events_come_while_its_network_is_there(node: Node) -> None:
     for event in ("run_pod", "stop_pod", "remove_pod"):
         plugin.on[event] = look(event)
     pod = node.pod(network=pb.POD)
-    assert engine.pods.get(pod).state is PodState.READY
+    assert engine.inventory.pod(pod).record.state is PodState.READY
     node.run(pod)
-    ips = engine.pods.get(pod).ips
+    ips = engine.inventory.pod(pod).record.ips
     assert len(ips) == 1 and ips[0].startswith("10.231.79.")
-    engine.pods.stop(pod)
-    engine.pods.remove(pod)
+    engine.pod_removal.stop(pod)
+    engine.pod_removal.remove(pod)
     assert seen["run_pod"] == (ips, ["ipc", "network", "uts"], 1, [], True)
     assert seen["stop_pod"] == (ips, ["ipc", "network", "uts"], 1, [PodState.STOPPING], True)
     assert seen["remove_pod"] == (ips, [], 0, [PodState.REMOVING], True)
@@ -73,7 +73,7 @@ def test_a_containers_events_come_at_their_moments(node: Node, handler: str) -> 
     def look(event: str) -> Any:
         def see(pod: Any, container: Any) -> None:
             bundle = node.config.state / "bundles" / container.id
-            rows = [row for row in engine.containers.list() if row.id == container.id]
+            rows = [entry.record for entry in engine.inventory.containers() if entry.id == container.id]
             log = node.folder / "logs/pod/c.log"
             seen[event] = {
                 "id": container.id,
@@ -95,9 +95,9 @@ def test_a_containers_events_come_at_their_moments(node: Node, handler: str) -> 
     pod = node.pod(handler=handler)
     made = node.run(pod, command=POLITE)
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "the container's first word")
-    engine.containers.stop(made, 20)
-    assert engine.containers.get(made).exit_code == 3
-    engine.containers.remove(made)
+    engine.container_removal.stop(made, 20)
+    assert engine.inventory.container(made).record.exit_code == 3
+    engine.container_removal.remove(made)
     node.remove(pod)
     assert plugin.of("c") == WHOLE_LIFE
     assert {row["id"] for row in seen.values()} == {made} and {row["pod"] for row in seen.values()} == {pod}
@@ -137,7 +137,7 @@ def test_what_a_plugin_adjusts_is_in_the_container(node: Node) -> None:
     log = node.folder / "logs/pod/c.log"
     node.wait_for(lambda: "stdout F pod=pod" in log.read_text(), "what the container says")
     assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(48 << 20)
-    assert node.engine.containers.get(made).resources["memory_limit_in_bytes"] == str(48 << 20)
+    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(48 << 20)
     spec = json.loads((node.config.state / "bundles" / made / "config.json").read_text())
     assert spec["annotations"]["who"] == "me" and "POD=pod" in spec["process"]["env"]
 
@@ -152,7 +152,7 @@ def test_a_plugin_that_refuses_a_pod_fails_it_and_is_told_of_its_end(node: Node)
     with pytest.raises(NriError, match=r"10-recorder.*not here"):
         node.pod(network=pb.POD)
     assert plugin.events == [("run_pod", "pod"), ("stop_pod", "pod"), ("remove_pod", "pod")]
-    assert node.engine.pods.list() == []
+    assert node.engine.inventory.pods() == []
     node.assert_nothing_left()
     del plugin.on["run_pod"]
     node.pod(network=pb.POD)  # its name is free
@@ -172,7 +172,7 @@ def test_a_plugin_that_refuses_a_container_fails_it_and_those_that_were_asked_ar
         node.create(pod)
     assert before.of("c") == plugin.of("c") == ["create", "stop", "remove"]
     assert after.of("c") == ["stop", "remove"]
-    assert node.engine.containers.list() == []
+    assert node.engine.inventory.containers() == []
     node.remove(pod)
     node.assert_nothing_left()
 
@@ -183,7 +183,7 @@ def test_a_container_that_cannot_be_made_is_undone_and_its_error_names_the_cause
     with pytest.raises(CommandFailed, match="nonesuch"):
         node.create(pod, command=("/nonesuch",))
     assert plugin.of("c") == ["create", "stop", "remove"]
-    assert node.engine.containers.list() == []
+    assert node.engine.inventory.containers() == []
     node.run(pod)  # its name is free
     node.remove(pod)
     node.assert_nothing_left()
@@ -199,13 +199,13 @@ def test_a_plugin_that_refuses_a_start_ends_the_container(node: Node) -> None:
     pod = node.pod()
     made = node.create(pod, command=("sh", "-c", "echo ran"))
     with pytest.raises(NriError, match="not now"):
-        node.engine.containers.start(made)
-    record = node.engine.containers.get(made)
+        node.engine.container_start.start(made)
+    record = node.engine.inventory.container(made).record
     assert (record.state, record.exit_code, record.reason) == (ContainerState.EXITED, 128, "StartError")
     assert "not now" in record.message
     assert (node.folder / "logs/pod/c.log").read_text() == ""
     assert plugin.of("c") == ["create", "post_create", "start", "stop"]
-    node.engine.containers.remove(made)
+    node.engine.container_removal.remove(made)
     assert plugin.of("c")[-2:] == ["stop", "remove"]
 
 
@@ -219,8 +219,8 @@ def test_an_error_after_the_fact_stops_nothing(node: Node, event: str) -> None:
     plugin.on[event] = fail
     pod = node.pod()
     made = node.run(pod)
-    node.engine.containers.stop(made)
-    node.engine.containers.remove(made)
+    node.engine.container_removal.stop(made)
+    node.engine.container_removal.remove(made)
     node.remove(pod)
     assert plugin.of("c") == WHOLE_LIFE and plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"]
 
@@ -233,9 +233,9 @@ def test_an_update_is_asked_for_before_and_told_after(node: Node) -> None:
     for event in ("update", "post_update"):
         plugin.on[event] = lambda *_: seen.append(node.cgroup(made, "memory", "memory.limit_in_bytes"))
     before = node.cgroup(made, "memory", "memory.limit_in_bytes")
-    node.engine.containers.update_resources(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
+    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
     assert seen == [before, str(64 << 20)]
-    assert node.engine.containers.get(made).resources["memory_limit_in_bytes"] == str(64 << 20)
+    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(64 << 20)
 
 
 def test_an_update_that_is_refused_changes_nothing(node: Node) -> None:
@@ -248,7 +248,7 @@ def test_an_update_that_is_refused_changes_nothing(node: Node) -> None:
     made = node.run(node.pod())
     before = node.cgroup(made, "memory", "memory.limit_in_bytes")
     with pytest.raises(NriError, match="keep it"):
-        node.engine.containers.update_resources(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
+        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
     assert node.cgroup(made, "memory", "memory.limit_in_bytes") == before
     assert "post_update" not in plugin.of("c")
 
@@ -257,21 +257,21 @@ def test_an_update_that_the_runtime_refuses_is_an_error_and_is_not_told_as_done(
     plugin: Recorder = node.plugin()
     made = node.run(node.pod())
     with pytest.raises(CommandFailed, match="runc update"):
-        node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpuset_cpus="4000"))
+        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpuset_cpus="4000"))
     assert plugin.of("c")[-1] == "update"
-    assert "cpuset_cpus" not in node.engine.containers.get(made).resources
+    assert "cpuset_cpus" not in node.engine.inventory.container(made).record.resources
 
 
 def test_resources_of_a_pod_are_asked_for_kept_and_told(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
     kept: list[Any] = []
-    plugin.on["update_pod"] = lambda *_: kept.append(dict(node.engine.pods.get(pod).resources))
+    plugin.on["update_pod"] = lambda *_: kept.append(dict(node.engine.inventory.pod(pod).record.resources))
     plugin.on["post_update_pod"] = lambda shown, _: kept.append(shown.linux.pod_resources.memory.limit.value)
     wanted = pb.LinuxContainerResources(memory_limit_in_bytes=1 << 30)
-    node.engine.pods.update_resources(pod, None, wanted)
+    node.engine.resource_updates.update_pod(pod, None, wanted)
     assert kept == [{}, 1 << 30]
-    assert node.engine.pods.get(pod).resources == {"resources": {"memory_limit_in_bytes": str(1 << 30)}}
+    assert node.engine.inventory.pod(pod).record.resources == {"resources": {"memory_limit_in_bytes": str(1 << 30)}}
 
 
 def test_the_end_of_a_container_is_told_once_however_it_came(node: Node) -> None:
@@ -281,17 +281,17 @@ def test_the_end_of_a_container_is_told_once_however_it_came(node: Node) -> None
     by_itself = node.run(pod, "itself", ("sh", "-c", "exit 7"))
     node.wait_exited(by_itself)
     by_signal = node.run(pod, "signal")
-    os.kill(engine.containers.get(by_signal).pid, 9)
+    os.kill(engine.inventory.container(by_signal).record.pid, 9)
     node.wait_exited(by_signal)
     stopped = node.run(pod, "stopped")
     for _ in range(2):
-        engine.containers.stop(stopped, 0)
+        engine.container_removal.stop(stopped, 0)
     node.run(pod, "pod")
     node.create(pod, "created")
     removed = node.run(pod, "removed")
-    engine.containers.remove(removed)
-    engine.pods.stop(pod)
-    engine.pods.remove(pod)
+    engine.container_removal.remove(removed)
+    engine.pod_removal.stop(pod)
+    engine.pod_removal.remove(pod)
     for name in ("itself", "signal", "stopped", "removed"):
         assert plugin.of(name).count("stop") == plugin.of(name).count("remove") == 1, name
         assert plugin.of(name)[-2:] == ["stop", "remove"]
@@ -308,13 +308,16 @@ def test_a_pod_that_is_stopped_by_force_makes_stop_events_for_its_containers(nod
     node.run(pod, "sleeps")
     node.create(pod, "created")
     node.run(other, "stays")
-    node.engine.pods.stop(pod)
+    node.engine.pod_removal.stop(pod)
     assert [name for event, name in plugin.events if event == "stop_pod"] == ["pod"]
     exit_handler = plugin.events[plugin.events.index(("post_start", "stays")) + 1 :]
     assert sorted(exit_handler[:3]) == [("stop", "created"), ("stop", "deaf"), ("stop", "sleeps")]
     assert exit_handler[3:] == [("stop_pod", "pod")]
     assert codes["deaf"] == 137
-    assert node.engine.containers.get(node.engine.containers.list(other)[0].id).state is ContainerState.RUNNING
+    assert (
+        node.engine.inventory.container(node.engine.inventory.containers(other)[0].id).record.state
+        is ContainerState.RUNNING
+    )
 
 
 def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> None:
@@ -325,7 +328,7 @@ def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> N
     runtime.start = lambda identity: (start(identity), pause(0.5))[0]  # type: ignore[method-assign,func-returns-value]
     made = node.run(pod, command=("true",))
     node.wait_exited(made)
-    record = node.engine.containers.get(made)
+    record = node.engine.inventory.container(made).record
     assert (record.exit_code, record.reason) == (
         0,
         "Completed",
@@ -339,7 +342,7 @@ def test_programs_that_are_over_before_their_start_is_are_started(node: Node) ->
     for number in range(12):
         made = node.run(pod, f"c{number}", ("true",))
         node.wait_exited(made)
-        assert node.engine.containers.get(made).reason == "Completed"
+        assert node.engine.inventory.container(made).record.reason == "Completed"
         assert plugin.of(f"c{number}") == ["create", "post_create", "start", "post_start", "stop"]
 
 
@@ -348,8 +351,10 @@ def test_without_plugins_nothing_is_asked_and_requests_pass_as_they_are(node: No
     assert not os.path.exists(node.config.nri.socket_path)
     made = node.run(node.pod(), command=("sh", "-c", "exit 4"))
     node.wait_exited(made)
-    other = node.run(engine.pods.list()[0].id, "other")
-    engine.containers.update_resources(other, pb.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=1 << 26))
+    other = node.run(engine.inventory.pods()[0].id, "other")
+    engine.resource_updates.update_container(
+        other, pb.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=1 << 26)
+    )
     assert node.cgroup(other, "cpu", "cpu.shares") == "512"
     assert node.cgroup(other, "memory", "memory.limit_in_bytes") == str(1 << 26)
 
@@ -358,7 +363,7 @@ def test_an_update_that_no_plugin_answers_is_done_as_it_came(node: Node) -> None
     node.plugin()
     made = node.run(node.pod())
     asked = pb.LinuxContainerResources(cpu_shares=300, cpu_quota=50000, cpu_period=100000, cpuset_cpus="0")
-    node.engine.containers.update_resources(made, asked)
+    node.engine.resource_updates.update_container(made, asked)
     assert node.cgroup(made, "cpu", "cpu.shares") == "300"
     assert node.cgroup(made, "cpu", "cpu.cfs_quota_us") == "50000"
     assert node.cgroup(made, "cpuset", "cpuset.cpus") == "0"
@@ -370,18 +375,18 @@ def test_a_pod_whose_containers_share_processes_shows_them_to_each_other(node: N
     two = node.run(pod, "two", ("sh", "-c", "(sleep 0.5 &); sleep 1000"))
 
     def both() -> bool:
-        seen = node.engine.containers.exec_sync(two, ["ps"], 20).stdout
+        seen = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
         return seen.count(b"sleep 1000000") == 1 and b"/pause" in seen
 
     node.wait_for(both, "the programs of both, in place of the runtime's own process")
 
     def orphan() -> bool:
-        seen = node.engine.containers.exec_sync(two, ["ps"], 20).stdout
+        seen = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
         return b"sleep 0.5" in seen or b"[sleep]" in seen  # as a zombie, which no one else takes away
 
     node.wait_for(lambda: not orphan(), "the orphan's end")
-    os.kill(node.engine.pods.get(pod).pid, 9)
-    node.wait_for(lambda: node.engine.pods.get(pod).state is PodState.STOPPING, "the pod's end")
+    os.kill(node.engine.inventory.pod(pod).record.pid, 9)
+    node.wait_for(lambda: node.engine.inventory.pod(pod).record.state is PodState.STOPPING, "the pod's end")
     with pytest.raises(NriError, match="stopping"):
         node.create(pod, "three")
     node.remove(pod)
@@ -397,36 +402,36 @@ def test_what_holds_a_pod_has_ended_when_the_runtime_is_to_delete_it(node: Node)
     node.start(replace(node.config, runtimes={"runc": OciRuntime(str(wrapper))}))
     pod = node.pod(pid=pb.POD)
     node.run(pod)
-    node.engine.pods.stop(pod)
+    node.engine.pod_removal.stop(pod)
     assert log.read_text() == "", "a runtime that has to kill it waits longer than it takes to end"
     node.remove(pod)
 
 
 def test_a_second_pod_or_container_of_one_name_is_refused(node: Node) -> None:
     config = node.pod_config()
-    pod = node.engine.pods.run(config)
+    pod = node.engine.pod_creation.run(config)
     with pytest.raises(NriError, match="taken by pod"):
-        node.engine.pods.run(config)
+        node.engine.pod_creation.run(config)
     node.create(pod)
     with pytest.raises(NriError, match="taken by container"):
         node.create(pod)
-    assert len(node.engine.pods.list()) == len(node.engine.containers.list()) == 1
+    assert len(node.engine.inventory.pods()) == len(node.engine.inventory.containers()) == 1
 
 
 def test_calls_of_the_field_that_come_twice_are_no_errors(node: Node) -> None:
     for _ in range(2):
-        node.engine.pods.stop("abcdef")
-        node.engine.pods.remove("abcdef")
-        node.engine.containers.stop("abcdef")
-        node.engine.containers.remove("abcdef")
+        node.engine.pod_removal.stop("abcdef")
+        node.engine.pod_removal.remove("abcdef")
+        node.engine.container_removal.stop("abcdef")
+        node.engine.container_removal.remove("abcdef")
     pod = node.pod()
     made = node.run(pod, command=FOREVER)
     for _ in range(2):
-        node.engine.containers.stop(made, 0.1)
-        node.engine.pods.stop(pod)
+        node.engine.container_removal.stop(made, 0.1)
+        node.engine.pod_removal.stop(pod)
     for _ in range(2):
-        node.engine.containers.remove(made)
-        node.engine.pods.remove(pod)
+        node.engine.container_removal.remove(made)
+        node.engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
 
@@ -436,6 +441,6 @@ def test_a_frozen_container_is_stopped(node: Node) -> None:
     made = node.run(pod)
     runtime = node.engine.machinery.runtime("runc")
     subprocess.run([runtime.binary, "--root", str(runtime.root), "pause", made], check=True, timeout=20)
-    node.engine.containers.stop(made)
-    assert node.engine.containers.get(made).exit_code == 137 and plugin.of("c")[-1] == "stop"
+    node.engine.container_removal.stop(made)
+    assert node.engine.inventory.container(made).record.exit_code == 137 and plugin.of("c")[-1] == "stop"
     node.remove(pod)

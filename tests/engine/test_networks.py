@@ -16,7 +16,7 @@ import pytest
 
 from nri.engine.network import Cni, NetworkNamespaces, PortMapping, find_network
 from nri.engine.network.configuration import Network
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from nri.engine.support.kernel import CLONE_NEWNET, is_mount_point, setns
 from tests.engine.machine import Machine
 from tests.support.needs import need, need_tool
@@ -185,7 +185,7 @@ def test_a_plugin_that_hangs_is_killed_and_named(networks: Networks) -> None:
 
 def test_a_missing_plugin_is_named_with_where_it_was_looked_for(networks: Networks) -> None:
     path = networks.namespaces.create("pod1")
-    with pytest.raises(ToolMissing, match=r"none-such .*/usr/lib/cni"):
+    with pytest.raises(MissingTool, match=r"none-such .*/usr/lib/cni"):
         networks.cni.add(networks.write({"type": "none-such"}), "pod1", path)
     assert (networks.links(), networks.leases()) == ([], [])
 

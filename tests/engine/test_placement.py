@@ -56,7 +56,7 @@ def pod(node: Node, name: str, cpu: str) -> str:
     config: pb.PodSandboxConfig = node.pod_config(name)
     asked = {"cpu": cpu, "memory": "16Mi"}
     config.annotations[ANNOTATION] = json.dumps({"containers": {"c": {"requests": asked, "limits": asked}}})
-    return node.engine.pods.run(config, "")
+    return node.engine.pod_creation.run(config, "")
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))

@@ -46,11 +46,11 @@ def test_an_update_of_another_container_in_an_answer_is_done_and_comes_back_to_n
     plugin.on["create"] = lambda *_: (None, [nri.Update(first).set_cpu_shares(300)])
     node.create(pod, "second")
     assert shares(node, first) == "300"
-    assert node.engine.containers.get(first).resources["cpu_shares"] == "300"
+    assert node.engine.inventory.container(first).record.resources["cpu_shares"] == "300"
     assert spec_of(node, first)["linux"]["resources"]["cpu"]["shares"] == 300
     assert not {"update", "post_update"} & {*plugin.of("first"), *other.of("first")}
     plugin.on["stop"] = lambda *_: [nri.Update(first).set_cpu_shares(400)]
-    node.engine.containers.remove(node.run(pod, "third"))
+    node.engine.container_removal.remove(node.run(pod, "third"))
     assert shares(node, first) == "400"
 
 
@@ -62,7 +62,7 @@ def test_an_update_of_another_container_is_not_done_if_the_creation_fails(node: 
     with pytest.raises(NriError):
         node.create(pod, "second", ("/nonesuch",))
     assert shares(node, first) == "500"
-    assert node.engine.containers.get(first).resources["cpu_shares"] == "500"
+    assert node.engine.inventory.container(first).record.resources["cpu_shares"] == "500"
 
 
 def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
@@ -73,7 +73,7 @@ def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
     failed = plugin.runtime.update(nri.Update(made).set_cpu_shares(256).set_memory_limit(80 << 20)).result(10)
     assert failed == []
     assert (shares(node, made), node.cgroup(made, "memory", "memory.limit_in_bytes")) == ("256", str(80 << 20))
-    assert node.engine.containers.get(made).resources["memory_limit_in_bytes"] == str(80 << 20)
+    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(80 << 20)
     for gone in (over, "nonesuch"):
         failed = plugin.runtime.update(nri.Update(gone).set_cpu_shares(256)).result(10)
         assert [row.container_id for row in failed] == [gone]
@@ -82,7 +82,7 @@ def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
     again: Recorder = node.plugin()
     shown: list[Any] = []
     again.on["stop"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
-    node.engine.containers.stop(made)
+    node.engine.container_removal.stop(made)
     assert shown == [256]
 
 
@@ -127,7 +127,7 @@ def test_a_plugin_changes_the_request_of_an_update(node: Node) -> None:
         nri.Update(container.id).set_cpu_shares(700), nri.Update(other).set_cpu_shares(800)
     ]  # fmt: skip
     asked = pb.LinuxContainerResources(cpu_shares=100, memory_limit_in_bytes=96 << 20)
-    node.engine.containers.update_resources(made, asked)
+    node.engine.resource_updates.update_container(made, asked)
     assert (shares(node, made), shares(node, other)) == ("700", "800")
     assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(96 << 20)
     assert plugin.of("c")[-2:] == ["update", "post_update"] and "update" not in plugin.of("other")
@@ -138,7 +138,7 @@ def test_an_update_of_the_container_that_is_being_made_fails_it_by_name(node: No
     plugin.on["create"] = lambda _, container: (None, [nri.Update(container.id).set_cpu_shares(700)])
     with pytest.raises(NriError, match="10-recorder"):
         node.create(node.pod())
-    assert node.engine.containers.list() == []
+    assert node.engine.inventory.containers() == []
 
 
 def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(node: Node) -> None:
@@ -154,7 +154,7 @@ def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(node: Nod
     with pytest.raises(NriError, match="20-refusing"):
         node.create(pod, "second")
     with pytest.raises(NriError, match="20-refusing"):
-        node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=100))
+        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=100))
     assert plugin.of("second") == ["create", "stop", "remove"]
     assert plugin.of("c")[-2:] == ["update", "post_update"]
     assert shares(node, made) == before
@@ -170,7 +170,7 @@ def test_a_plugin_evicts_a_container_by_itself(node: Node) -> None:
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "the first word")
     plugin.runtime.evict(made, "too loud").result(10)
     node.wait_exited(made)
-    record = node.engine.containers.get(made)
+    record = node.engine.inventory.container(made).record
     assert (record.state, record.exit_code) == (ContainerState.EXITED, 3)
     assert "too loud" in record.message
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
@@ -191,7 +191,7 @@ def test_updates_by_plugins_and_requests_for_the_same_containers_do_not_lock_eac
         try:
             for number in range(5):
                 asked = pb.LinuxContainerResources(memory_limit_in_bytes=(64 + number) << 20)
-                node.engine.containers.update_resources(container, asked)
+                node.engine.resource_updates.update_container(container, asked)
         except BaseException as error:
             errors.append(error)
 
@@ -415,7 +415,7 @@ def test_an_update_without_an_id_is_left_out_and_fails_nothing(node: Node) -> No
     plugin: Recorder = node.plugin()
     plugin.on["update"] = lambda *_: [_without_id()]
     made = node.run(node.pod())
-    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=100))
+    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=100))
     assert shares(node, made) == "100"
 
 

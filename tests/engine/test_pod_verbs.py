@@ -41,7 +41,7 @@ def test_a_program_gets_its_input_to_the_end_and_gives_its_exit_code(verbs: Verb
     missing = verbs("exec", "web/app", "no-such-program")
     assert missing.returncode and b"no-such-program" in missing.stderr
     assert b'"app" may be' not in verbs("exec", "app", "true").stderr
-    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(b"error: -t needs -i, and a terminal")
+    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(b"error: command line: -t: needs -i and a terminal")
 
 
 def test_a_person_types_at_a_terminal_that_has_a_size_and_leaves(verbs: Verbs) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from nri import mountinfo
 from tests.support.pod_verbs import Verbs
 from tests.support.waiting import wait_for
 from tools.runtimes.images import BUSYBOX
@@ -109,3 +113,63 @@ def test_of_runs_of_one_manifest_at_once_one_pod_is_left_whole(verbs: Verbs) -> 
     assert all(b"already" in words for words, code in outcomes if code)
     wait_for(lambda: verbs("exec", "web/app", "true").returncode == 0, "the container of the winner")
     assert (verbs.folder / "pods" / UID / "volumes/data/f").read_text() == "precious\n"
+
+
+@contextmanager
+def shared_tmpfs(path: Path) -> Iterator[None]:
+    """A tmpfs at a new folder, whose mounts propagate, as those of a machine with systemd do."""
+    path.mkdir(mode=0o750)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0750", "tmpfs", path], check=True)
+    subprocess.run(["mount", "--make-shared", path], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-R", "-l", path], check=True)
+
+
+def mounts_below(path: Path) -> list[str]:
+    table = Path(mountinfo.OWN).read_text().splitlines()
+    return [mount.path for mount in mountinfo.parse(table) if mount.path.startswith(f"{path}/")]
+
+
+def test_what_the_node_mounts_below_a_part_of_its_folder_meanwhile_stays_mounted(verbs: Verbs) -> None:
+    host = verbs.folder / "host"
+    with shared_tmpfs(host):
+        (host / "x/disk").mkdir(parents=True)
+        assert verbs.run(manifest("hostPath: {path: HOST}", "subPath: x")).returncode == 0
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", host / "x/disk"], check=True)
+        assert len(mounts_below(verbs.folder)) == 4, "the node's mount is also below the part"
+        assert verbs("rm", "-f", "web").returncode == 0
+        assert mounts_below(host) == [str(host / "x/disk")] and [*(verbs.folder / "pods").iterdir()] == []
+
+
+@pytest.mark.parametrize("part", ["", "subPath: x, "])
+def test_mounts_that_a_container_has_passed_to_the_node_in_its_volume_go_with_the_pod(verbs: Verbs, part: str) -> None:
+    attack = "mkdir /mnt/m; mount -t tmpfs t /mnt/m; mount --bind /etc /mnt/m; touch /mnt/done; sleep 1000"
+    text = manifest("emptyDir: {}", f"{part}mountPropagation: Bidirectional").replace("ls /mnt; sleep 1000", attack)
+    text = text.replace("    env:", "    securityContext: {privileged: true}\n    env:")
+    pods = verbs.folder / "pods"
+    with shared_tmpfs(pods):
+        done = verbs.run(text)
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: any(pods.glob("*/volumes/data/**/done")), "the mounts of the container")
+        assert any(path.endswith("/m") for path in mounts_below(pods))
+        done = verbs("rm", "-f", "web")
+        assert done.returncode == 0, done.stderr
+        assert mounts_below(pods) == [] and [*pods.iterdir()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("moment", ["sandbox", "init container"])
+def test_a_run_that_is_ended_by_a_signal_leaves_nothing(verbs: Verbs, number: int, moment: str) -> None:
+    pods = verbs.folder / "pods"
+    (verbs.folder / "pod.yaml").write_text(manifest("emptyDir: {}", "subPath: x", "sleep 100"))
+    run = verbs.begin("run", "-f", "pod.yaml", "--cgroup-root", f"/{verbs.cgroup}")
+    if moment == "sandbox":  # volumes are created right before it
+        wait_for(lambda: any(pods.glob("*/volumes/data")), "the volume")
+    else:
+        wait_for(lambda: any(pods.glob("*/logs/first.log")), "the init container")
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    assert run.returncode == 128 + number
+    assert [*pods.iterdir()] == [] and verbs("ps", "-a", "-q").stdout == b"" and verbs.cgroups() == []

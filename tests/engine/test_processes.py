@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.process import Attachment, ExecResult, Execution, Exit, Runtime, exec_sync, read_interfaces, read_stats
 from nri.engine.process.conmon import find_conmon
 from nri.engine.process.execution import exec_process
 from nri.engine.process.exits import KILLED, MONITOR_LOST, OOM_KILLED
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool, NotFound
 from tests.engine.machine import Machine
 from tests.engine.node import V2
 from tests.support.needs import need_machine
@@ -100,7 +100,7 @@ def test_a_container_waits_for_its_start_and_its_log_and_end_are_told(make: Make
     assert container.runtime.kill(container.id, "TERM") is False
     for _ in range(2):
         container.runtime.delete(container.id)
-    with pytest.raises(NotThere, match=container.id):
+    with pytest.raises(NotFound, match=container.id):
         container.runtime.state(container.id)
 
 
@@ -356,7 +356,7 @@ def refused(machine: Machine, match: str, change: Callable[[Path], None], runtim
     made = machine.runtime(runtime)
     with pytest.raises(CommandFailed, match=match):
         machine.conmon().create(made, machine.container_id("bad"), bundle)
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         made.state(machine.container_id("bad"))
     machine.wait_for(lambda: not find_conmon(bundle, machine.container_id("bad")), "conmon's end")
 
@@ -429,13 +429,13 @@ def test_a_missing_program_is_named(machine: Machine, tool: str) -> None:
     bundle, runtime, conmon = machine.bundle("a", "true"), machine.runtime("runc"), machine.conmon()
     if tool == "conmon":
         conmon.binary = "/no/such/conmon"
-        with pytest.raises(ToolMissing, match="/no/such/conmon"):
+        with pytest.raises(MissingTool, match="/no/such/conmon"):
             conmon.create(runtime, machine.container_id("a"), bundle)
     else:
         runtime.binary = "/no/such/runc"
         with pytest.raises(CommandFailed, match="/no/such/runc"):
             conmon.create(runtime, machine.container_id("a"), bundle)
-        with pytest.raises(ToolMissing, match="/no/such/runc"):
+        with pytest.raises(MissingTool, match="/no/such/runc"):
             runtime.start(machine.container_id("a"))
 
 

@@ -22,8 +22,8 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.parts.undo import Undo
 from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.undo import Undo
 from nri.engine.process import Runtime
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
@@ -56,32 +56,32 @@ def die_after(name: str, thing: str) -> None:
 def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) -> None:
     config = node.pod_config(network=pb.POD, pid=pb.POD)
     for name in POD_STEPS:
-        killed_while(node, lambda engine, name=name: (die_after(name, "pod"), engine.pods.run(config)))  # type: ignore[misc]
+        killed_while(node, lambda engine, name=name: (die_after(name, "pod"), engine.pod_creation.run(config)))  # type: ignore[misc]
         engine = node.start()
-        assert (engine.pods.list(), engine.complaints) == ([], []), name
+        assert (engine.inventory.pods(), engine.complaints) == ([], []), name
         node.assert_nothing_left()
-    pod = node.engine.pods.run(config)
-    assert node.engine.pods.get(pod).state is PodState.READY
+    pod = node.engine.pod_creation.run(config)
+    assert node.engine.inventory.pod(pod).record.state is PodState.READY
 
 
 def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(node: Node) -> None:
     pod = node.pod(network=pb.POD)
-    node.engine.containers.remove(node.create(pod))  # with the first container there is a cgroup of the pod
+    node.engine.container_removal.remove(node.create(pod))  # with the first container there is a cgroup of the pod
     before = sorted(node.left())
     for name in CONTAINER_STEPS:
         killed_while(
             node,
             lambda engine, name=name: (  # type: ignore[misc]
                 die_after(name, "container"),
-                engine.containers.create(pod, node.container_config()),
+                engine.container_creation.create(pod, node.container_config()),
             ),
         )
         engine = node.start()
-        assert (engine.containers.list(), engine.complaints) == ([], []), name
+        assert (engine.inventory.containers(), engine.complaints) == ([], []), name
         left = settled(lambda: sorted(set(node.left()) - set(before)))
         assert left == [], name
     made = node.run(pod)
-    assert node.engine.containers.get(made).state is ContainerState.RUNNING
+    assert node.engine.inventory.container(made).record.state is ContainerState.RUNNING
 
 
 def killer(node: Node, path: Path, program: str, condition: str, late_s: int = 0) -> str:
@@ -108,7 +108,7 @@ def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], N
 def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_it(node: Node) -> None:
     for handler in ("runc", "crun"):
         pod = node.pod(f"of-{handler}", network=pb.POD, handler=handler)
-        node.engine.containers.remove(node.create(pod))
+        node.engine.container_removal.remove(node.create(pod))
         before = sorted(node.left())
         binary = str(node.folder / "crun") if handler == "crun" else "runc"
         program = killer(
@@ -117,11 +117,12 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
         config = node.config
         node.config = replace(config, runtimes={**config.runtimes, handler: OciRuntime(program)})
         killed_while(
-            node, _with_pid(node, lambda engine, pod=pod: engine.containers.create(pod, node.container_config()))
+            node,
+            _with_pid(node, lambda engine, pod=pod: engine.container_creation.create(pod, node.container_config())),
         )  # type: ignore[misc]
         node.config = config
         engine = node.start()
-        assert (engine.containers.list(), engine.complaints) == ([], [])
+        assert (engine.inventory.containers(), engine.complaints) == ([], [])
         assert settled(lambda before=before: sorted(set(node.left()) - set(before))) == []
         node.remove(pod)
     node.assert_nothing_left()
@@ -129,14 +130,14 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
 
 def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container(node: Node) -> None:
     pod = node.pod()
-    node.engine.containers.remove(node.create(pod))
+    node.engine.container_removal.remove(node.create(pod))
     before = sorted(node.left())
     usual = node.config
     node.config = replace(usual, conmon=killer(node, node.folder / "late", "conmon", "true", late_s=1))
-    killed_while(node, _with_pid(node, lambda engine: engine.containers.create(pod, node.container_config())))
+    killed_while(node, _with_pid(node, lambda engine: engine.container_creation.create(pod, node.container_config())))
     node.config = usual
     engine = node.start()
-    assert (engine.containers.list(), engine.complaints) == ([], [])
+    assert (engine.inventory.containers(), engine.complaints) == ([], [])
     _wait_gone(node, "conmon")
     _wait_gone(node, f"{node.folder}/late")
     assert settled(lambda: sorted(set(node.left()) - set(before))) == []
@@ -146,18 +147,20 @@ def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container
 @pytest.mark.parametrize("command", ["ADD", "DEL"])
 def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_address(node: Node, command: str) -> None:
     config = node.pod_config(network=pb.POD)
-    pod = node.engine.pods.run(config) if command == "DEL" else ""
+    pod = node.engine.pod_creation.run(config) if command == "DEL" else ""
     folder = node.folder / "cni-killer"
     folder.mkdir()
     killer(node, folder / "host-local", "/usr/lib/cni/host-local", f"[ $CNI_COMMAND = {command} ]")
     (folder / "ptp").symlink_to("/usr/lib/cni/ptp")
     usual = node.config
     node.config = replace(usual, network=replace(usual.network, plugin_dirs=(folder,)))
-    killed_while(node, _with_pid(node, lambda engine: engine.pods.remove(pod) if pod else engine.pods.run(config)))
+    killed_while(
+        node, _with_pid(node, lambda engine: engine.pod_removal.remove(pod) if pod else engine.pod_creation.run(config))
+    )
     node.config = usual
     node.start()
     node.remove(*([pod] if pod else []))
-    assert node.engine.pods.list() == [] and node.engine.complaints == []
+    assert node.engine.inventory.pods() == [] and node.engine.complaints == []
     _wait_gone(node, "cni-killer")
     node.assert_nothing_left()
 
@@ -187,9 +190,9 @@ def test_a_network_that_is_still_being_made_for_a_killed_engine_is_not_made_afte
     (folder / "ptp").symlink_to("/usr/lib/cni/ptp")
     node.config = replace(node.config, network=replace(node.config.network, plugin_dirs=(folder,)))
     config = node.pod_config(network=pb.POD)
-    killed_while(node, _with_pid(node, lambda engine: engine.pods.run(config)))
+    killed_while(node, _with_pid(node, lambda engine: engine.pod_creation.run(config)))
     engine = node.start()
-    assert (engine.pods.list(), engine.complaints) == ([], [])
+    assert (engine.inventory.pods(), engine.complaints) == ([], [])
     node.assert_nothing_left()
 
 
@@ -222,13 +225,13 @@ def _after_it_counts(engine: Engine) -> None:
 def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, states: list[ContainerState]) -> None:
     pod = node.pod()
     made = node.create(pod)
-    killed_while(node, lambda engine: (kill(engine), engine.containers.start(made)))  # type: ignore[func-returns-value]
+    killed_while(node, lambda engine: (kill(engine), engine.container_start.start(made)))  # type: ignore[func-returns-value]
     node.start()
-    assert [node.engine.containers.get(made).state] == states
+    assert [node.engine.inventory.container(made).record.state] == states
     if states == [ContainerState.CREATED]:
-        node.engine.containers.start(made)
-    assert node.engine.containers.exec_sync(made, ["true"], 20).code == 0
-    node.engine.containers.stop(made, 0)
+        node.engine.container_start.start(made)
+    assert node.engine.running_containers.exec_sync(made, ["true"], 20).code == 0
+    node.engine.container_removal.stop(made, 0)
 
 
 @pytest.mark.parametrize("step", ["stop", "remove", "stop_pod", "remove_pod"])
@@ -236,10 +239,10 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
     pod = node.pod(network=pb.POD)
     made = node.run(pod)
     calls: dict[str, Callable[[Engine], None]] = {
-        "stop": lambda engine: engine.containers.stop(made),
-        "remove": lambda engine: engine.containers.remove(made),
-        "stop_pod": lambda engine: engine.pods.stop(pod),
-        "remove_pod": lambda engine: engine.pods.remove(pod),
+        "stop": lambda engine: engine.container_removal.stop(made),
+        "remove": lambda engine: engine.container_removal.remove(made),
+        "stop_pod": lambda engine: engine.pod_removal.stop(pod),
+        "remove_pod": lambda engine: engine.pod_removal.remove(pod),
     }
 
     def work(engine: Engine) -> None:
@@ -251,8 +254,8 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
     node.start()
     calls[step](node.engine)
     if step.startswith("remove"):
-        gone = node.engine.containers.list() if step == "remove" else node.engine.pods.list()
-        assert gone == []
+        inventory = node.engine.inventory
+        assert (inventory.containers() if step == "remove" else inventory.pods()) == []
     node.remove(pod)
     node.assert_nothing_left()
 
@@ -265,12 +268,13 @@ def test_an_engine_killed_when_it_has_cleared_away_what_ended_still_knows_its_co
     def work(engine: Engine) -> None:
         clear = Processes.remove
         Processes.remove = lambda *arguments: (clear(*arguments), die())  # type: ignore[method-assign,func-returns-value,assign]
-        engine.containers.stop(made, 20)
+        engine.container_removal.stop(made, 20)
 
     killed_while(node, work)
     node.start()
     node.wait_exited(made)
-    assert (node.engine.containers.get(made).exit_code, node.engine.containers.get(made).reason) == (3, "Error")
+    record = node.engine.inventory.container(made).record
+    assert (record.exit_code, record.reason) == (3, "Error")
 
 
 def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
@@ -286,13 +290,13 @@ def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once
     plugin = Recorder()
     node.start(builtin=[_builtin(plugin)])
     node.wait_exited(made["ended"])
-    assert {record.id for record in node.engine.containers.list()} == set(made.values())
-    assert node.engine.containers.get(made["ended"]).exit_code == 137
-    assert node.engine.containers.exec_sync(made["on"], ["true"], 20).code == 0
+    assert {container.id for container in node.engine.inventory.containers()} == set(made.values())
+    assert node.engine.inventory.container(made["ended"]).record.exit_code == 137
+    assert node.engine.running_containers.exec_sync(made["on"], ["true"], 20).code == 0
     assert plugin.synchronized == [(["pod"], ["on", "ended", "later"])]  # plugins that missed the end see it come
-    node.engine.containers.stop(made["later"], 20)
-    assert node.engine.containers.get(made["later"]).exit_code == 3
-    node.engine.pods.remove(pod)
+    node.engine.container_removal.stop(made["later"], 20)
+    assert node.engine.inventory.container(made["later"]).record.exit_code == 3
+    node.engine.pod_removal.remove(pod)
     assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == ["stop", "remove"]
     assert plugin.of("pod") == ["stop_pod", "remove_pod"]
     node.assert_nothing_left()
@@ -334,7 +338,7 @@ Watch.main()
 def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -> None:
     pod = node.pod()
     made = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
-    rootfs = Path(node.engine.containers.get(made).rootfs)
+    rootfs = Path(node.engine.inventory.container(made).record.rootfs)
     node.stop()
     program = node.folder / "watch.py"
     program.write_text(PROGRAM)
@@ -347,7 +351,7 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
         node.wait_for(lambda: not [pid for pid, line in node.machine.processes() if made in line], "conmon's end")
         node.start()
         node.wait_exited(made)
-        node.engine.containers.remove(made)
+        node.engine.container_removal.remove(made)
         node.wait_for(lambda: "remove gone" in watch.text(), "the last event")
         said = [line for line in watch.text().splitlines() if " INFO " not in line and " WARNING " not in line]
         assert said == ["synchronized gone", "synchronized gone", "stop gone", "remove gone"]
@@ -365,24 +369,24 @@ def _until_it_is_noted(node: Node) -> None:
 def test_updates_and_names_outlive_a_restart(node: Node) -> None:
     pod = node.pod()
     made = node.run(pod)
-    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
     node.restart()
     plugin: Recorder = node.plugin()
     shown: list[int] = []
     plugin.on["update"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
-    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=400))
+    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=400))
     assert shown == [200] and node.cgroup(made, "cpu", "cpu.shares") == "400"
     with pytest.raises(NriError, match="taken by"):
         node.create(pod)
-    assert node.engine.containers.get(made[:10]).id == made
+    assert node.engine.inventory.container(made[:10]).record.id == made
 
 
 def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> None:
     plugin: Recorder = node.plugin()
     made = node.run(node.pod())
-    os.kill(node.engine.containers.get(made).conmon_pid, signal.SIGKILL)
+    os.kill(node.engine.inventory.container(made).record.conmon_pid, signal.SIGKILL)
     node.wait_exited(made)
-    record = node.engine.containers.get(made)
+    record = node.engine.inventory.container(made).record
     assert (record.exit_code, record.reason) == (137, "MonitorLost")
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
 
@@ -408,8 +412,8 @@ def test_what_a_runtime_that_was_killed_has_left_running_is_ended(node: Node, pi
     node.start(replace(node.config, runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(str(wrapper))}))
     with pytest.raises(EngineError, match=r"killed|without a word"):
         node.create(node.pod(pid=pid, handler="crun"))
-    for pod in node.engine.pods.list():
-        node.engine.pods.remove(pod.id)
+    for pod in node.engine.inventory.pods():
+        node.engine.pod_removal.remove(pod.id)
     node.assert_nothing_left()
 
 
@@ -448,8 +452,8 @@ def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, 
     made = node.create(node.pod())
     mortal("start")
     with pytest.raises(EngineError, match="start"):
-        node.engine.containers.start(made)
-    record = node.engine.containers.get(made)
+        node.engine.container_start.start(made)
+    record = node.engine.inventory.container(made).record
     assert (record.state, record.reason) == (ContainerState.EXITED, "StartError")
     assert plugin.of("c") == ["create", "post_create", "start", "stop"]
 
@@ -467,24 +471,24 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
     mortal(command)
     if command == "update":
         with pytest.raises(EngineError, match="update"):
-            engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+            engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
         mortal("")
-        engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+        engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
         assert node.cgroup(made, "cpu", "cpu.shares") == "200"
     elif command == "kill":
         with pytest.raises(EngineError, match="kill"):
-            engine.containers.stop(made)
-        assert engine.containers.get(made).state is ContainerState.RUNNING
+            engine.container_removal.stop(made)
+        assert engine.inventory.container(made).record.state is ContainerState.RUNNING
         mortal("")
-        engine.containers.stop(made)
+        engine.container_removal.stop(made)
     else:
         monkeypatch.setattr(engine.machinery.runtime("runc"), "timeout_s", 2)  # it tries so long
-        engine.containers.stop(made)
+        engine.container_removal.stop(made)
         with pytest.raises(EngineError, match="delete"):
-            engine.containers.remove(made)
+            engine.container_removal.remove(made)
         monkeypatch.undo()
         mortal("")
-        engine.containers.remove(made)
+        engine.container_removal.remove(made)
     node.remove(pod)
     assert plugin.of("c")[-2:] == ["stop", "remove"] and plugin.of("c").count("stop") == 1
     node.assert_nothing_left()
@@ -501,7 +505,7 @@ def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
     assert not ready.holds and missing in ready.message
     with pytest.raises(EngineError, match=missing):
         node.create(pod)
-    assert node.engine.containers.list() == []
+    assert node.engine.inventory.containers() == []
     assert not [*Path("/sys/fs/cgroup").rglob(f"{node.machine.name}/**/conmon-*")]
     node.restart()
     assert all(row.holds for row in node.engine.conditions)
@@ -538,8 +542,8 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
     subprocess.run(["rm", "-rf", str(node.config.state)], check=True, timeout=20)
     node.start()
     node.wait_exited(made)
-    assert node.engine.pods.get(pod).state is PodState.STOPPING
-    assert node.engine.containers.get(made).state is ContainerState.EXITED
+    assert node.engine.inventory.pod(pod).record.state is PodState.STOPPING
+    assert node.engine.inventory.container(made).record.state is ContainerState.EXITED
     node.remove(pod)
 
 
@@ -561,10 +565,10 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
         with pytest.raises(EngineError, match="No space left"):
             node.pod("second", network=pb.POD)
         assert [plugin.of("c"), plugin.of("second")] in ([[], []], [["create", "stop", "remove"], []])
-        node.engine.containers.stop(running)  # what ends, ends
-        assert node.engine.containers.get(running).exit_code == 137
+        node.engine.container_removal.stop(running)  # what ends, ends
+        assert node.engine.inventory.container(running).record.exit_code == 137
         filler.unlink()
-        node.engine.containers.remove(node.run(pod))
+        node.engine.container_removal.remove(node.run(pod))
         node.remove(pod)
         assert settled(lambda: [line for line in node.left() if " - tmpfs small " not in line]) == []
     finally:
@@ -591,9 +595,9 @@ def test_a_container_that_ends_while_the_disk_is_full_has_its_own_exit_code(node
         filler = folder / "filler"
         with pytest.raises(OSError, match="No space"):
             filler.write_bytes(bytes(65 << 20))
-        node.engine.containers.stop(container, 20)
+        node.engine.container_removal.stop(container, 20)
         for _ in range(2):  # also after a restart
-            record = node.engine.containers.get(container)
+            record = node.engine.inventory.container(container).record
             assert (record.exit_code, record.reason) == (3, "Error")
             node.restart()
             node.wait_exited(container)
@@ -636,8 +640,8 @@ def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
         if '"lost"' in path.read_text():
             path.unlink()  # a machine's sudden end can do that
     node.start()
-    assert [record.id for record in node.engine.containers.list()] == [kept]
-    assert node.engine.containers.exec_sync(kept, ["true"], 20).code == 0
+    assert [container.id for container in node.engine.inventory.containers()] == [kept]
+    assert node.engine.running_containers.exec_sync(kept, ["true"], 20).code == 0
     assert node.engine.complaints == []
     assert settled(lambda: [line for line in node.left() if pod in line]) == []
     node.run(node.pod("lost", network=pb.POD), "lost")
@@ -651,11 +655,11 @@ def test_a_record_that_cannot_be_read_ends_nothing_and_the_earlier_file_can_be_p
     text = path.read_text()
     path.write_text("{")
     node.start()
-    assert [(record.id, record.state) for record in node.engine.pods.list()] == [(pod, PodState.STOPPING)]
+    assert [(pod.id, pod.record.state) for pod in node.engine.inventory.pods()] == [(pod, PodState.STOPPING)]
     assert any("set aside" in line for line in node.engine.complaints)
-    assert node.engine.containers.exec_sync(container, ["true"], 20).code == 0
+    assert node.engine.running_containers.exec_sync(container, ["true"], 20).code == 0
     node.stop()
     path.write_text(text)
     node.start()
-    assert node.engine.pods.get(pod).state is PodState.READY
-    assert node.engine.containers.exec_sync(container, ["true"], 20).code == 0
+    assert node.engine.inventory.pod(pod).record.state is PodState.READY
+    assert node.engine.running_containers.exec_sync(container, ["true"], 20).code == 0

@@ -19,7 +19,7 @@ from nri.engine.network import NetworkNamespaces
 from nri.engine.process import Attachment, Execution
 from nri.engine.process.execution import exec_process
 from nri.engine.streaming import StreamingServer, connect_port
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.engine.support.kernel import CLONE_NEWNET, setns
 from tests.engine.live import Live
 from tests.engine.machine import Machine
@@ -92,7 +92,7 @@ class World:
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
         if container_id != self.id:
-            raise NotThere("container", container_id)
+            raise NotFound("container", container_id)
         process = exec_process(self.machine.process_of(self.bundle), argv, tty=tty)
         self.executions.append(Execution(self.runtime, container_id, process, stdin=stdin))
         return self.executions[-1]

@@ -61,7 +61,7 @@ def test_a_container_with_a_deep_tree_is_counted_and_removed_and_others_are_told
     with Live(machine, root=memory / "root", images=ImageConfig(snapshots=driver)) as live:
         pod = live.pod("web")
         polite, bad = live.run(pod, "polite"), live.run(pod, "bad")
-        deepen(live.engine.containers.get(bad).pid, depth)
+        deepen(live.engine.inventory.container(bad).record.pid, depth)
         stats = live.cri.call("ListContainerStats").stats
         used = {row.attributes.id: row.writable_layer.inodes_used.value for row in stats}
         assert used.keys() == {polite, bad} and used[bad] - used[polite] >= COUNTED > used[polite]
@@ -82,13 +82,13 @@ def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_kno
     pod = node.pod()
     kept, lost = node.run(pod, "kept"), node.run(pod, "lost")
     for container in (kept, lost):
-        deepen(node.engine.containers.get(container).pid, depth)
+        deepen(node.engine.inventory.container(container).record.pid, depth)
     runtime = node.engine.machinery.runtime("runc")
-    node.engine.containers.stop(lost)
+    node.engine.container_removal.stop(lost)
     node.stop()
     (node.config.root / f"records/containers/{lost}.json").unlink()
     engine = node.start()
-    assert ([each.id for each in engine.containers.list()], engine.complaints) == ([kept], [])
+    assert ([each.id for each in engine.inventory.containers()], engine.complaints) == ([kept], [])
     assert runtime.state(kept).status == "running"
     assert not (engine.images.snapshots.root / lost).exists()
     node.remove(pod)
@@ -98,19 +98,19 @@ def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_kno
 def test_a_record_that_no_engine_can_take_up_is_set_aside_and_named(node: Node) -> None:
     pod = node.pod()
     kept, bad = node.run(pod, "kept"), node.run(pod, "bad")
-    node.engine.containers.stop(bad)
+    node.engine.container_removal.stop(bad)
     node.stop()
     path = node.config.root / f"records/containers/{bad}.json"
     before = path.read_text()
     path.write_text(before.replace('"metadata": {', '"metadata": 7, "labels": {', 1))
     engine = node.start()
-    assert [each.id for each in engine.containers.list()] == [kept]
+    assert [container.id for container in engine.inventory.containers()] == [kept]
     (complaint,) = engine.complaints
     assert "set aside" in complaint and "bad" in complaint
     node.stop()
     (node.config.root / f"records/broken/{bad}.json").unlink()
     path.write_text(before)
-    assert {each.id for each in node.start().containers.list()} == {kept, bad}
+    assert {container.id for container in node.start().inventory.containers()} == {kept, bad}
 
 
 @pytest.mark.parametrize("depth", [1_200, 3_000])
@@ -187,19 +187,19 @@ def test_a_full_disk_is_freed_by_the_calls_that_remove(node: Node, disk: Path, d
     engine = node.engine
     pods = [node.pod(name, network=pb.POD) for name in ("a", "b")]
     stopped, running, other = node.run(pods[0], "stopped"), node.run(pods[0], "running"), node.run(pods[1], "other")
-    engine.containers.stop(stopped)
+    engine.container_removal.stop(stopped)
     fill(disk)
-    engine.containers.remove(stopped)
+    engine.container_removal.remove(stopped)
     fill(disk)
-    engine.containers.stop(running)
-    engine.pods.stop(pods[0])
-    engine.pods.remove(pods[0])
-    assert {each.id for each in engine.containers.list()} == {other}
+    engine.container_removal.stop(running)
+    engine.pod_removal.stop(pods[0])
+    engine.pod_removal.remove(pods[0])
+    assert {container.id for container in engine.inventory.containers()} == {other}
     fill(disk)
-    engine.pods.remove(pods[1])
+    engine.pod_removal.remove(pods[1])
     fill(disk)
     engine.images.remove(IMAGE)
-    assert (engine.images.list(), engine.pods.list(), engine.containers.list()) == ([], [], [])
+    assert (engine.images.list(), engine.inventory.pods(), engine.inventory.containers()) == ([], [], [])
     assert [*(disk / "root/images/images").iterdir()] == []
     assert shutil.disk_usage(disk).free > 500_000, "the image's files"
     fill(disk)

@@ -42,7 +42,7 @@ def container(node: Node, config: pb.PodSandboxConfig, name: str, *command: str,
 
 
 def inside(node: Node, made: str, text: str) -> str:
-    done = node.engine.containers.exec_sync(made, ("sh", "-c", text), 20)
+    done = node.engine.running_containers.exec_sync(made, ("sh", "-c", text), 20)
     assert done.code == 0, done
     return done.stdout.decode().strip()
 
@@ -72,10 +72,10 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
     elif driver == "copy":
         node.start(replace(node.config, images=replace(node.config.images, snapshots="copy")))
     engine, config = node.engine, mapped(node)
-    pod = engine.pods.run(config, handler)
-    made = engine.containers.create(pod, container(node, config, "c"))
-    engine.containers.start(made)
-    record = engine.containers.get(made)
+    pod = engine.pod_creation.run(config, handler)
+    made = engine.container_creation.create(pod, container(node, config, "c"))
+    engine.container_start.start(made)
+    record = engine.inventory.container(made).record
     status = Path(f"/proc/{record.pid}/status").read_text()
     assert [line.split()[1] for line in status.splitlines() if line.startswith(("Uid", "Gid"))] == [str(FIRST)] * 2
     assert inside(node, made, "id -u; cat /proc/self/uid_map").split() == ["0", "0", str(FIRST), str(COUNT)]
@@ -84,24 +84,24 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
     merged = Path(record.rootfs)
     found = (merged / "file").stat()
     assert (found.st_uid, found.st_gid) == (FIRST + 33, FIRST + 44)
-    assert inside(node, made, "cat /name") == engine.pods.get(pod).hostname
+    assert inside(node, made, "cat /name") == engine.inventory.pod(pod).record.hostname
     assert "lo" in inside(node, made, "cat /proc/net/dev")
     # An image's own files stay as they are, for all others.
     plain = node.run(node.pod("plain"), "plain")
     assert inside(node, plain, "stat -c %u:%g /bin/busybox") == "0:0"
     assert exposed(node.config.root) == exposed(node.config.state) == []
-    engine.pods.remove(engine.containers.get(plain).pod_id)
-    engine.pods.remove(pod)
+    engine.pod_removal.remove(engine.inventory.container(plain).record.pod_id)
+    engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
 
 def test_a_user_of_the_image_and_a_terminal_and_a_probe_work(node: Node) -> None:
     engine, config = node.engine, mapped(node)
-    pod = engine.pods.run(config)
+    pod = engine.pod_creation.run(config)
     asked = container(node, config, "c", run_as_user=pb.Int64Value(value=1000))
-    made = engine.containers.create(pod, asked)
-    engine.containers.start(made)
-    status = Path(f"/proc/{engine.containers.get(made).pid}/status").read_text()
+    made = engine.container_creation.create(pod, asked)
+    engine.container_start.start(made)
+    status = Path(f"/proc/{engine.inventory.container(made).record.pid}/status").read_text()
     assert f"Uid:\t{FIRST + 1000}\t" in status
     assert inside(node, made, "id -u") == "1000"
 
@@ -112,29 +112,29 @@ def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too
     for number, name in enumerate(("a", "b")):
         config = mapped(node, name, first=FIRST + number * COUNT)
         config.linux.security_context.namespace_options.pid = pb.POD
-        pods.append(engine.pods.run(config))
-        made = engine.containers.create(pods[-1], container(node, config, name))
-        engine.containers.start(made)
-        pids = (engine.pods.get(pods[-1]).pid, engine.containers.get(made).pid)
+        pods.append(engine.pod_creation.run(config))
+        made = engine.container_creation.create(pods[-1], container(node, config, name))
+        engine.container_start.start(made)
+        pids = (engine.inventory.pod(pods[-1]).record.pid, engine.inventory.container(made).record.pid)
         uids += [os.stat(f"/proc/{pid}").st_uid for pid in pids]
     assert uids == [FIRST, FIRST, FIRST + COUNT, FIRST + COUNT]
     for pod in pods:
-        engine.pods.remove(pod)
+        engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
 
 def test_it_outlives_the_engine(node: Node) -> None:
     config = mapped(node)
-    pod = node.engine.pods.run(config)
-    made = node.engine.containers.create(pod, container(node, config, "c"))
-    node.engine.containers.start(made)
+    pod = node.engine.pod_creation.run(config)
+    made = node.engine.container_creation.create(pod, container(node, config, "c"))
+    node.engine.container_start.start(made)
     node.restart()
     assert inside(node, made, "id -u; cat /proc/self/uid_map").split()[2] == str(FIRST)
-    second = node.engine.containers.create(pod, container(node, config, "second"))
-    node.engine.containers.start(second)
-    assert os.stat(f"/proc/{node.engine.containers.get(second).pid}").st_uid == FIRST
-    assert node.engine.pods.get(pod).state is PodState.READY
-    node.engine.pods.remove(pod)
+    second = node.engine.container_creation.create(pod, container(node, config, "second"))
+    node.engine.container_start.start(second)
+    assert os.stat(f"/proc/{node.engine.inventory.container(second).record.pid}").st_uid == FIRST
+    assert node.engine.inventory.pod(pod).record.state is PodState.READY
+    node.engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
 
@@ -153,13 +153,13 @@ def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_
         config = mapped(node, handler)
         asked = container(node, config, "c")
         asked.mounts.add(container_path="/volume", host_path=str(volume), uidMappings=ids, gidMappings=ids)
-        pod = engine.pods.run(config, handler)
+        pod = engine.pod_creation.run(config, handler)
         if handler == "runc":
             with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*cannot map ids of mounts"):
-                engine.containers.create(pod, asked)
+                engine.container_creation.create(pod, asked)
             continue
-        made = engine.containers.create(pod, asked)
-        engine.containers.start(made)
+        made = engine.container_creation.create(pod, asked)
+        engine.container_start.start(made)
         assert inside(node, made, "stat -c %u:%g /volume/file; touch /volume/new") == "0:0"
         assert (volume / "new").stat().st_uid == 0, "written by root inside, it is root's outside"
 
@@ -167,12 +167,12 @@ def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_
 def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node) -> None:
     engine = node.engine
     with pytest.raises(RequestError, match=rf'{FIELD}\.network: "NODE"'):
-        engine.pods.run(mapped(node, network=pb.NODE))
+        engine.pod_creation.run(mapped(node, network=pb.NODE))
     with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*begin with id 0"):
-        engine.pods.run(mapped(node, inside=1))
+        engine.pod_creation.run(mapped(node, inside=1))
     config = mapped(node)
-    pod = engine.pods.run(config)
+    pod = engine.pod_creation.run(config)
     with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*is not as the pod's"):
-        engine.containers.create(pod, container(node, mapped(node, first=1_000_000), "c"))
-    engine.pods.remove(pod)
+        engine.container_creation.create(pod, container(node, mapped(node, first=1_000_000), "c"))
+    engine.pod_removal.remove(pod)
     node.assert_nothing_left()

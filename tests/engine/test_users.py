@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.services.images import image_message
+from nri.engine.calls.images import image_message
 from nri.errors import RequestError
 from tests.engine.node import Node
 from tests.support.oci_layouts import base_layer, layout
@@ -58,10 +58,10 @@ def test_a_number_stays_that_number_on_the_node(
 ) -> None:
     image = loaded(user)
     pod = node.pod(handler=handler)
-    made = node.engine.containers.create(pod, asked(node, image, **security))
-    node.engine.containers.start(made)
-    done = node.engine.containers.exec_sync(made, ("sh", "-c", "echo $(id -u) $(id -g)"), 20)
-    pid = node.engine.containers.get(made).pid
+    made = node.engine.container_creation.create(pod, asked(node, image, **security))
+    node.engine.container_start.start(made)
+    done = node.engine.running_containers.exec_sync(made, ("sh", "-c", "echo $(id -u) $(id -g)"), 20)
+    pid = node.engine.inventory.container(made).record.pid
     with open(f"/proc/{pid}/status") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if line.startswith(("Uid", "Gid")))
     node.remove(pod)
@@ -89,7 +89,7 @@ def test_a_user_that_cannot_be_is_refused_before_anything_is_made(
     pod = node.pod()
     before = node.left()
     with pytest.raises(RequestError, match=problem):
-        node.engine.containers.create(pod, asked(node, image))
-    assert (node.left(), node.engine.containers.list()) == (before, [])
+        node.engine.container_creation.create(pod, asked(node, image))
+    assert (node.left(), node.engine.inventory.containers()) == (before, [])
     assert not image_message(node.engine.images.get(image)).HasField("uid"), "a kubelet would take it for a number"
     node.remove(pod)

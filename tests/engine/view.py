@@ -20,10 +20,10 @@ class EngineView:
 
     @property
     def pid(self) -> int:
-        return self.node.engine.containers.get(self.id).pid
+        return self.node.engine.inventory.container(self.id).record.pid
 
     def exec(self, *command: str) -> str:
-        return self.node.engine.containers.exec_sync(self.id, command, 20).stdout.decode()
+        return self.node.engine.running_containers.exec_sync(self.id, command, 20).stdout.decode()
 
     def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
         return self.node.cgroup(self.id, controller, v1_file)
@@ -35,4 +35,4 @@ class EngineView:
         return value
 
     def remove(self) -> None:
-        self.node.engine.containers.remove(self.id)
+        self.node.engine.container_removal.remove(self.id)

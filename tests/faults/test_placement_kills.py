@@ -22,7 +22,7 @@ from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
 from tests.support.placement import sequence
-from tests.unit.plugins.placement.placing import ask, create, pod, started, stop
+from tests.unit.placement.placing import ask, create, pod, started, stop
 
 PODS = 100
 #: At most so many at a time, so that most of them find a place.

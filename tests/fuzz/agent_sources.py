@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from nri.agent.pods.kubelet import pods_of
 from nri.agent.pods.verbose_info import container_info, pod_info
@@ -12,8 +13,10 @@ from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConfigError
 from nri.kube.client import objects
-from nri.kube.client.objects import Lines, TooLong
+from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
+from nri.kube.kept import KeptObjects
+from nri.kube.lists import ListSplitter, Oversized
 from nri.policies.koordinator.profile import Node
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
@@ -54,24 +57,25 @@ _KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code
 
 
 def _watch(data: bytes) -> None:
-    lines, found = Lines(200), []
-    size = data[0] % 32 + 1 if data else 1
-    try:
+    lines, size = Lines(200), data[0] % 32 + 1 if data else 1
+    reader, splitter, kept = ObjectReader(PODS), ListSplitter(200), KeptObjects()
+    found: list[bytes | Oversized] = []
+    with suppress(ValueError):
         for start in range(1, len(data), size):
             found += lines.feed(data[start : start + size])
-    except TooLong:
-        pass
-    assert all(0 < len(line) <= 200 and b"\n" not in line for line in found)
+    assert all(isinstance(line, Oversized) or (0 < len(line) <= 200 and b"\n" not in line) for line in found)
     for line in (*found, data):
-        for read in (objects.read_event, objects.read_page):
-            try:
-                answer = read(line)
-            except ValueError:
-                continue
-            things = answer.items if isinstance(answer, objects.Page) else []
-            assert all(len(objects.key_of(thing)) == 2 and objects.version_of(thing) for thing in things)
-        code, _, after_s = objects.read_status(line)
-        assert isinstance(code, int) and after_s >= 0
+        with suppress(ValueError):
+            event = reader.read_event(line)
+            assert event.type in ("BOOKMARK", "ERROR") or len(objects.key_of(event.object)) == 2
+    with suppress(ValueError):
+        for start in range(0, len(data), size):
+            for item in splitter.feed(data[start : start + size]):
+                reader.read_item(item, kept)
+        objects.read_page(splitter.end())
+    assert all(objects.version_of(thing) for thing in kept.objects.values())
+    code, _, after_s = objects.read_status(data)
+    assert isinstance(code, int) and after_s >= 0
 
 
 def _rules(data: bytes) -> None:
@@ -95,7 +99,7 @@ def _runtime(data: bytes) -> None:
 
 
 def _kubelet(data: bytes) -> None:
-    assert all(isinstance(pod["metadata"], dict) for pod in pods_of(data))
+    assert all(isinstance(pod["metadata"], dict) for pod in pods_of([data]).objects.values())
 
 
 TARGETS = (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.images import image_message
 from nri.engine.images.image import Image, account_file
 from nri.engine.images.manifest import (
     config_digest,
@@ -34,10 +35,9 @@ from nri.engine.process.exits import read_exit
 from nri.engine.process.runtime import parse_state
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.process.stats import parse_interfaces
-from nri.engine.services.images import image_message
 from nri.engine.spec import Machine, find_account
 from nri.engine.spec.user import WantedUser
-from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
+from nri.engine.support.errors import EngineError, InvalidRequest, NotFound
 from nri.errors import RequestError
 from nri.files import private_folder
 from tests.fuzz import inputs
@@ -100,7 +100,7 @@ def _accounts(data: bytes) -> None:
         Path(folder, "passwd").write_bytes(data)
         text = account_file(Path(folder), "passwd")
     for user in (0, 5, "me", "root"):
-        with suppress(RequestError, NotThere, EngineError):
+        with suppress(RequestError, NotFound, EngineError):
             account = find_account(WantedUser(user, None, "image.User"), text, text)
             assert 0 <= account.uid < 1 << 32 and 0 <= account.gid < 1 << 32
 

@@ -11,19 +11,24 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from nri.engine.streaming.channels.command import ClientGone, CommandChannels, Input, wanted
-from nri.engine.streaming.channels.forward import ForwardChannels, PortClosed, PortData, PortOpened
-from nri.engine.streaming.channels.spdy_command import PROTOCOLS as SPDY_PROTOCOLS
-from nri.engine.streaming.channels.spdy_command import SpdyCommand
-from nri.engine.streaming.channels.spdy_forward import SpdyForward, TunnelForward
-from nri.engine.streaming.channels.status import Status
-from nri.engine.streaming.channels.websocket_command import PROTOCOLS as WEBSOCKET_PROTOCOLS
-from nri.engine.streaming.channels.websocket_command import WebSocketCommand
-from nri.engine.streaming.channels.websocket_forward import WebSocketForward
+from nri.engine.streaming.channels import (
+    ClientGone,
+    CommandChannels,
+    ForwardChannels,
+    Input,
+    PortClosed,
+    PortData,
+    PortOpened,
+    Status,
+    requested_streams,
+)
+from nri.engine.streaming.http import Refused, RequestReader, negotiate
 from nri.engine.streaming.spdy import frames
 from nri.engine.streaming.spdy.frames import control
-from nri.engine.streaming.web.http import RequestReader
-from nri.engine.streaming.web.upgrade import Refused, negotiate
+from nri.engine.streaming.spdy_channels import COMMAND_PROTOCOLS as SPDY_PROTOCOLS
+from nri.engine.streaming.spdy_channels import SpdyCommand, SpdyForward, TunnelForward
+from nri.engine.streaming.websocket import COMMAND_PROTOCOLS as WEBSOCKET_PROTOCOLS
+from nri.engine.streaming.websocket import WebSocketCommand, WebSocketForward
 from nri.errors import RemoteProtocolError
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
@@ -130,7 +135,7 @@ def _forward(make: Callable[[], ForwardChannels], data: bytes) -> None:
     assert isinstance(channels.take(), bytes)
 
 
-_STREAMS = wanted(stdin=True, stdout=True, stderr=False, tty=True)
+_STREAMS = requested_streams(stdin=True, stdout=True, stderr=False, tty=True)
 _spdy_bytes = inputs.spoiled([b"\x1f" + data for data in _SPDY]) | st.binary(max_size=60)
 _websocket_bytes = inputs.spoiled([b"\x1f" + data for data in _WEBSOCKET]) | st.binary(max_size=60)
 _BROKEN = (RemoteProtocolError,)

@@ -24,9 +24,9 @@ from nri.kube import quantity
 from nri.kube.requests import annotated
 from nri.mux import Demux
 from nri.mux.frames import cut, pack
-from nri.policies.placement.affinity import affinities
-from nri.policies.placement.containers import Container, NoPlace, Pod
-from nri.policies.placement.expressions import expand
+from nri.placement.affinity import affinities
+from nri.placement.containers import Container, NoPlace, Pod
+from nri.placement.expressions import expand
 from nri.text import plain
 from nri.trace import blocks
 from nri.trace.catalog import Catalog

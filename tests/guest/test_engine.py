@@ -15,7 +15,7 @@ from tests.real.controls import CONTROLS, MIB, call, together
 
 def files(node: Node, container: str) -> dict[str, str]:
     """What all the controls' files of a container say."""
-    folder = CGROUPS / node.engine.containers.get(container).cgroup_path.lstrip("/")
+    folder = CGROUPS / node.engine.inventory.container(container).record.cgroup_path.lstrip("/")
     return {name: (folder / control.file).read_text().strip() for name, control in CONTROLS.items()}
 
 
@@ -33,7 +33,7 @@ def test_all_that_a_plugin_sets_is_the_containers(node: Node, handler: str) -> N
         return [call(nri.Update(container.id), together("update"))]
 
     plugin.on["update"] = update
-    node.engine.containers.update_resources(made, pb.LinuxContainerResources(memory_limit_in_bytes=120 * MIB))
+    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=120 * MIB))
     left_out = {name for name, runtime in NOT_UPDATED.items() if runtime == handler}
     updated = {name: control.updated for name, control in CONTROLS.items() if name not in left_out}
     assert {name: text for name, text in files(node, made).items() if name in updated} == updated

@@ -78,8 +78,11 @@ def wrong(case: Any) -> str:
 
 
 def is_left_out(case: dict[str, Any]) -> bool:
-    """Whether a case is of a helper that only the original has."""
-    return f"{case['hook']}/{case['stage']}".startswith(LEFT_OUT)
+    """Whether a case is of a helper that only the original has, or of a cgroup that CRI-O names otherwise."""
+    name = f"{case['hook']}/{case['stage']}"
+    # Koordinator's folder for CRI-O without systemd is the id; CRI-O's own, as rubik has it, is `crio-` and the id.
+    crio = str((case.get("input") or {}).get("container_id") or "").startswith("cri-o://")
+    return name.startswith(LEFT_OUT) or (crio and name == "helpers/helper.cgroupfs_cgroup_path_container_dir_fn")
 
 
 def stages() -> frozenset[str]:

@@ -9,7 +9,7 @@ import argparse
 import logging
 import sys
 
-from nri.conformance.cases import read_cases
+from nri.config.json_lines import read_json_lines
 from nri.errors import ConfigError
 from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import is_left_out, run_hook_case, wrong
@@ -18,7 +18,7 @@ from tests.hook_cases import is_left_out, run_hook_case, wrong
 def run(files: list[str], quirks: Quirks) -> int:
     """Run the cases of files; the exit code."""
     passed = failed = left_out = 0
-    for case in (case for file in files for case in read_cases(file, wrong)):
+    for case in (case for file in files for case in read_json_lines(file, wrong)):
         if "hook" not in case:
             continue
         if is_left_out(case):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from nri.api import cpuset
-from nri.conformance.placement.machines import make_policy
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Pins
-from nri.policies.placement.machine import Machine
+from nri.placement.choices import Choices
+from nri.placement.containers import Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import make_policy
 from tests.kubernetes.conftest import RunPod, started
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import container, pod

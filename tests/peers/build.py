@@ -69,7 +69,7 @@ def _go(
 
 def _package(folder: str, program: str, package: str) -> Module:
     """One program of a module that others are in as well, or that takes minutes: only what is asked for is built."""
-    where = HERE / folder
+    where = (HERE / folder).resolve()
     return Module(
         tool="go",
         folder=where,
@@ -97,6 +97,7 @@ MODULES = (
     _package("koordproxy", "koord-runtime-proxy", "github.com/koordinator-sh/koordinator/cmd/koord-runtime-proxy"),
     _package("charts", "chartrender", "./cmd/chartrender"),
     _package("charts", "helm", "helm.sh/helm/v4/cmd/helm"),
+    _package("../kubernetes/kubernetes134", "podresources", "./cmd/podresources"),
     Module(
         tool="go",
         folder=HERE / "v010",

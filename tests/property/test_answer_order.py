@@ -24,8 +24,8 @@ from nri.adaptation import Adaptation, BuiltinPlugin, FieldOrder, OrderedUpdates
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.peers.builtin import BuiltinPeer
-from nri.adaptation.peers.fifo_lock import Ticket
 from nri.adaptation.peers.state import JOINED, Signal
+from nri.adaptation.peers.turns import Ticket
 from nri.adaptation.registration import sync_gate
 from nri.api import messages as m
 from nri.errors import NriError
@@ -171,8 +171,8 @@ class Node:
             return True
 
         patch.setattr(Ticket, "wait", take_turn)
-        add = AnsweredEvent.add
-        patch.setattr(AnsweredEvent, "add", lambda event, *more: (self.pause(), add(event, *more))[1])
+        read = AnsweredEvent.read
+        patch.setattr(AnsweredEvent, "read", lambda event, *more: (self.pause(), read(event, *more))[1])
         turn = partial(PausingTurn, self.pause)
         patch.setattr(sync_gate, "threading", SimpleNamespace(Lock=threading.Lock, Condition=turn))
         plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]

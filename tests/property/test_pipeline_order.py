@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 import nri
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.peers.event_request import EventRequest
-from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
+from nri.adaptation.peers.turns import FifoLock
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, BY_RPC, EventMask
 from nri.errors import DeadlineExceeded, PluginError

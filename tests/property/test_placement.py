@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.config import Source, read
-from nri.conformance.placement.machines import overridden
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
-from nri.policies.placement import masks
-from nri.policies.placement.balloons.policy import Balloons
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Container, NoPlace, Pins
-from nri.policies.placement.machine import Machine
-from nri.policies.placement.state import PlacementState, patched, plain
-from nri.policies.placement.topology_aware.policy import TopologyAware
+from nri.placement import masks
+from nri.placement.balloons.policy import Balloons
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, NoPlace, Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import overridden
+from nri.placement.state import PlacementState, patched, plain
+from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons
@@ -159,7 +159,7 @@ def check(policy: Policy) -> None:
     if isinstance(policy, Balloons):
         sets = [policy.free, *(balloon.cpus for balloon in policy.balloons)]
         assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"
-        assert sum(sets) == policy.allowed, "a CPU is lost"
+        assert sum(sets) == policy.types.allowed, "a CPU is lost"
         assert all(balloon.idle & ~policy.free == 0 for balloon in policy.balloons), "idle CPUs are somebody's"
         assert not policy.choices.balloons_keep_their_limit or all(place.free_m >= 0 for place in policy.places())
         return

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import grpc
 
 from nri.api import cpuset
-from nri.conformance.placement.machines import make_policy
 from nri.host import Root, read_topology
 from nri.kube.requests import ANNOTATION
-from nri.plugins.placement.checkpoint import Checkpoint
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import NoPlace, Pins
-from nri.policies.placement.machine import Machine
+from nri.placement.checkpoint import Checkpoint
+from nri.placement.choices import Choices
+from nri.placement.containers import NoPlace, Pins
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import make_policy
 from tests.support.needs import need
 from tests.support.placement import container, sequence
 from tests.support.plugin_program import PluginProgram

@@ -128,6 +128,36 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
     assert page.told == [], "errors in the page"
 
 
+@pytest.mark.parametrize(
+    ("limits", "text", "tone"),
+    [
+        ([64 << 20, 64 << 20], "None: every value is as it was given.", "good"),
+        ([64 << 20, None], "None of the values that were compared; 1 were not compared.", "warn"),
+        ([None, None], "Nothing was compared: no value could be read.", "warn"),
+        ([], "Nothing was compared: no running container was given a value.", "soft"),
+    ],
+    ids=["all compared", "some", "none", "no value"],
+)
+def test_drift_is_good_only_if_every_value_was_compared(
+    browser: Page, limits: list[int | None], text: str, tone: str
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder, Inspected(Path(folder), "") as node:
+        node.limit_file("c1").unlink()
+        for place, limit in enumerate(limits, 1):
+            node.work(f"c{place}")
+            if limit is not None:
+                node.limit_file(f"c{place}").parent.mkdir(exist_ok=True)
+                node.limit_file(f"c{place}").write_text(f"{limit}\n")
+        with node.source() as source, Web(source) as web:
+            browser.open(web.url)
+            browser.wait("document.querySelectorAll('.tile').length > 3")
+            browser.press("4")
+            shown(browser, "Another value now")
+            tones = browser.ask("[...document.querySelectorAll('main h2 + p')].map(each => each.className)")
+            assert (tones, text in shown(browser, text)) == ([tone], True)
+            browser.call("Page.navigate", url="about:blank")
+
+
 def test_a_search_has_an_address_that_can_be_shared_and_hides_the_token(page: Page) -> None:
     page.press("/")
     for letter in "fight":

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.policies.placement.drawing import draw
-from nri.policies.placement.policy import document
+from nri.placement.drawing import draw
+from nri.placement.policy import document
 from tests.support.browser import chromium
 from tests.support.needs import need_tool
 from tests.support.placement import container, guest, topology_aware

@@ -1,250 +1,1048 @@
-"""The rows of docs/deviations.md that a case of rubik's can differ by, and how a case is known to.
+"""The rows of docs/deviations.md that a case can differ by, each with the outcome that is expected then.
 
-A case whose note says that it is a defect differs by the row of its stage. Others hold the same defects without a note;
-they differ only where what came out and what was recorded show just that. Next: `tests.rubik_cases.limits`.
+`deviation` yields rows that a case's input meets, with what has to come out; a case that comes out otherwise fails.
+The outcomes are computed from the input and from what rubik did, and not by the code that is tested, but for the ticks
+of quotaTurbo, whose arithmetic has stages of its own.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
+
+from nri.host.usage import parse_cpu_times, parse_flat_keyed
+from nri.policies.rubik.node import Ticks
+from nri.policies.rubik.quota_turbo import Knobs, Reading, Turbo
+from tests.rubik_cases.expected import device_rows
+from tests.rubik_cases.world import Json, rows
 
 __all__ = ["DEVIATIONS", "deviation"]
 
-Json = dict[str, Any]
-_TRAILING, _PATHS = "text after JSON", "cgroups paths of other forms"
-_FORGOTTEN, _RETRIES = "pods that a synchronization forgets", "additions that are tried again"
-_SETUP, _LAST = "services that cannot start", "limits from an annotation"
-_PROCESS, _LEVELS = "pods without a process", "levels of later containers"
+Row = tuple[str, Json]
+_TRAILING, _TWICE, _PATHS = "text after JSON", "keys that are there twice", "cgroups paths of other forms"
+_CLASS, _NO_ID, _NO_PARENT = "pods without a class", "containers without an id", "pods without a folder"
+_RETRIES, _SETUP, _LAST = "additions that are tried again", "services that cannot start", "limits from an annotation"
+_NOTHING, _MISSING = "calls without an object", "files that are missing"
+_PROCESS, _LEVELS, _LABELS = "pods without a process", "levels of later containers", "labels of offline pods"
 _WAYS, _SIGNS, _IDLE = "caches of 20 ways and more", "signs in numbers", "containers without a process"
-_PERF = "perf events for static shares"
-_DISKS, _BAD, _KEPT = "devices that are no disks", "bad I/O limits", "values that were taken back"
-_MINOR, _WORDS = "minor numbers above 255", "words of the command line"
-_TOTAL, _LABELS = "memory that is not known", "labels of offline pods"
-_UNLIMITED, _EXCESS = "containers without a quota", "quotas below the limit"
-_TOP, _SCOPES, _FIRST = "the top slice", "scopes of systemd", "the first sample"
-_ONE, _COUNTERS = "one victim a round", "odd counters of victims"
-_PROTECTED, _POLICY = "victims that may not go", "the eviction API"
-_EMPTY, _LOCKS, _FOLDED = "empty ranges", "limits that fail", "samples without CPU"
-_RESTORED, _TICKS = "pods that were never limited", "odd readings of the node"
-_COOL, _NONE = "cool-down without an eviction", "samples without instructions"
-
-#: By the stage of a case whose note says that it is a defect; "" for the other stages of a service.
-_NOTED: Final[Mapping[tuple[str, str], str]] = {
-    ("frame", "config_load"): _TRAILING,
-    ("frame", "classify"): _LABELS,
-    ("frame", "nri_container_path"): _PATHS,
-    ("frame", "nri_pod"): _LAST,
-    ("frame", "nri_events"): _FORGOTTEN,
-    ("preemption", ""): _LEVELS,
-    ("preemption", "add"): _PROCESS,
-    ("dynCache", "mask"): _WAYS,
-    ("dynCache", "mask_bits"): _SIGNS,
-    ("dynCache", "start"): _WAYS,
-    ("dynCache", "sync"): _IDLE,
-    ("ioLimit", "parse"): _TRAILING,
-    ("ioLimit", "device"): _DISKS,
-    ("ioLimit", "update"): _KEPT,
-    ("ioLimit", ""): _BAD,
-    ("ioCost", "support"): _WORDS,
-    ("ioCost", ""): _MINOR,
-    ("dynMemory", "config_meminfo"): _TOTAL,
-    ("dynMemory", "update"): _KEPT,
-    ("dynMemory", ""): _LABELS,
-    ("quotaBurst", "update"): _KEPT,
-    ("quotaBurst", ""): _UNLIMITED,
-    ("quotaTurbo", "fast_fallback"): _EXCESS,
-    ("quotaTurbo", "write"): _TOP,
-    ("quotaTurbo", "tick"): _FIRST,
-    ("quotaTurbo", "service_tick"): _SCOPES,
-    ("quotaTurbo", ""): _TICKS,
-    ("psi", "victim"): _COUNTERS,
-    ("psi", ""): _ONE,
-    ("cpuevict", "cooldown"): _COOL,
-    ("cpuevict", ""): _LABELS,
-    ("memoryevict", ""): _LABELS,
-    ("eviction", ""): _PROTECTED,
-    ("cpi", "limit"): _LOCKS,
-    ("cpi", "stop"): _RESTORED,
-    ("cpi", "expire"): _FOLDED,
-    ("cpi", ""): _EMPTY,
-}
-#: Words of a note that tell one row from another of the same stage.
-_TELLING: Final = (
-    ("sign", _SIGNS),
-    ("character device", _DISKS),
-    ("not a number", _EMPTY),
-    ("unlimited", _UNLIMITED),
-    ("-1", _UNLIMITED),
-    ("utilisation", _FIRST),
-    ("label", _LABELS),
+_PERF, _PIDS = "perf events for static shares", "the pid namespace"
+_DISKS, _BAD, _OTHERS, _KEPT = (
+    "devices that are no disks",
+    "bad I/O limits",
+    "what others have set",
+    "values that were taken back",
 )
-
-
-def deviation(case: Json, found: Json) -> str:
-    """Return the row by which a case that came out otherwise differs; "" if there is none."""
-    service, stage, note = case["service"], case["stage"], case.get("note", "")
-    if note.startswith("defect:") or case["expect"].get("panic"):
-        row = next((row for words, row in _TELLING if words in note), "")
-        return row or _NOTED.get((service, stage)) or _NOTED.get((service, ""), "")
-    seen = _SEEN.get(f"{service}/{stage}")
-    return seen(case["input"], found, case["expect"]) if seen else ""
-
-
-def _paths(given: Json, found: Json, expected: Json) -> str:
-    """A slice below those that its name tells, part by part, which is where systemd puts it; else an error."""
-    if given["cgroups_path"].count(":") != 2:
-        return _PATHS if found == {"error": True} else ""
-    parts = given["cgroups_path"].partition(":")[0].removesuffix(".slice").split("-")
-    slices = ["-".join(parts[:count]) + ".slice" for count in range(1, len(parts) + 1)]
-    moved = str(expected.get("path", "")).startswith("kubepods.slice/")
-    return _PATHS if moved and str(found.get("path", "")).split("/")[:-1] == slices else ""
-
-
-def _events(given: Json, found: Json, expected: Json) -> str:
-    steps = [
-        {**step, "published": [each for each in step["published"] if each["event"] != "delete"]}
-        for step in found["steps"]
-    ]
-    return _FORGOTTEN if steps == expected["steps"] else ""
-
-
-def _nri_pod(given: Json, found: Json, expected: Json) -> str:
-    same = {**expected, "limits": {}, "requests": {}} == found
-    return _LAST if same else ""
-
-
-def _preemption(given: Json, found: Json, expected: Json) -> str:
-    both = found["error"] and expected["error"] and not expected["files"]
-    levels = all(path.endswith(".qos_level") for path in found["files"])
-    return _PROCESS if both and levels and "net" in given["resource"] else ""
-
-
-def _levels(given: Json, found: Json, expected: Json) -> str:
-    known = {given["old_pod"]["cgroup_path"], *(each["cgroup_path"] for each in given["old_pod"]["containers"])}
-    written = {path.partition("/")[2].rpartition("/")[0] for path in found["files"]}
-    if not expected["files"] and written and written.isdisjoint(known):
-        return _LEVELS
-    return _preemption(given, found, expected)
-
-
-def _ways(given: Json, found: Json, expected: Json) -> str:
-    text = given.get("cbm_mask") or given.get("files", {}).get("resctrl/info/L3/cbm_mask", "0")
-    if expected["error"] and not found["error"] and int(text.strip() or "0", 16).bit_length() >= 20:
-        return _WAYS
-    return _PERF if expected["error"] and given.get("perf_supported") is False else ""
-
-
-def _sync(given: Json, found: Json, expected: Json) -> str:
-    folders = [each["cgroup_path"] for pod in given["pods"] for each in pod["containers"]]
-    lacking = any(f"cpu/{folder}/cgroup.procs" not in given["files"] for folder in folders)
-    more = all(set(texts) <= set(found["tasks"].get(name, ())) for name, texts in expected["tasks"].items())
-    return _IDLE if lacking and more else ""
-
-
-def _minor(given: Json, found: Json, expected: Json) -> str:
-    numbers = re.findall(r"\b[0-9]+:([0-9]+)", str(found))
-    return _MINOR if any(int(each) > 255 for each in numbers) else ""
-
-
-def _unreadable(given: Json, found: Json, expected: Json) -> str:
-    """An annotation that cannot be read, by which limits went."""
-    return _BAD if found["error"] and expected["error"] and not found["files"] else ""
-
-
-def _burst(given: Json, found: Json, expected: Json) -> str:
-    if "new_pod" in given and not (given["new_pod"].get("annotations") or {}).get("volcano.sh/quota-burst-time"):
-        return _KEPT if not expected["files"] and set(found["files"].values()) == {"0"} else ""
-    unlimited = {path.rpartition("/")[0] for path, text in given["files"].items()
-                 if path.endswith("cpu.cfs_quota_us") and text.strip() == "-1"}  # fmt: skip
-    return _UNLIMITED if unlimited else ""
-
-
-def _adjust(given: Json, found: Json, expected: Json) -> str:
-    """Containers without a quota take no part; else it is what quotas below the limit do."""
-    return _UNLIMITED if any(each["quota"] == -1 for each in given["containers"]) else _excess(given, found, expected)
-
-
-def _excess(given: Json, found: Json, expected: Json) -> str:
-    """Deltas as they are when quotas below the limit have a share in what has to go."""
-    use, knobs = (given["utils"] or [0])[-1], given["config"]
-    rows = {each["id"]: each["quota"] / each["period"] - each["cpu_limit"] for each in given["containers"]}
-    total = sum(rows.values())
-    if use < knobs["alarmWaterMark"] or min(rows.values()) >= 0:
-        return ""
-    less = (knobs["alarmWaterMark"] - use) / 100 * given["ncpu"] / total if total > 0 else 0.0
-    for each in given["containers"]:
-        was = less * rows[each["id"]] * each["period"]
-        ours = found["containers"][each["id"]]["delta"]
-        if (
-            "next_quota" not in found["containers"][each["id"]]
-            and abs(expected["containers"][each["id"]]["delta"] - was) > 1e-3
-        ):
-            return ""
-        if ours > 0 and was < 0:
-            return ""
-    return _EXCESS
-
-
-def _top(given: Json, found: Json, expected: Json) -> str:
-    folders = [each["cgroup_path"] for each in given.get("add", ())] or [given.get("cgroup_path", "")]
-    if any(each.lstrip("/").startswith("kubepods.slice") for each in folders):
-        return _TOP
-    return _UNLIMITED if given.get("quota") == -1 else ""
-
-
-def _monitor(given: Json, found: Json, expected: Json) -> str:
-    spaces = {each["name"]: each["namespace"] for each in given["offline_pods"]}
-    if expected["error"] and "kube-system" in spaces.values() and "kube-system" not in map(spaces.get, found["evict"]):
-        return _PROTECTED
-    if found["evict"] and found["evict"] == expected["evict"][:1]:
-        return _ONE
-    words = {(each.get("annotations") or {}).get("volcano.sh/preemptable") for each in given["other_pods"]}
-    return "" if words <= {"true", "false"} else _LABELS
-
-
-def _folded(given: Json, found: Json, expected: Json) -> str:
-    """Samples of CPI without one of CPU are left out."""
-    known = {at for at, _ in given["cpu"] or ()}
-    lacking = any(at < given["before"] and at not in known for at, _ in given["cpi"] or ())
-    return _FOLDED if lacking and found["count"] < expected["count"] else ""
-
-
-def _request(given: Json, found: Json, expected: Json) -> str:
-    plain = [{**each, "body": each["body"]["metadata"]["name"]} for each in found["requests"]]
-    theirs = [{**each, "body": each["body"]["metadata"]["name"]} for each in expected["requests"]]
-    return _POLICY if plain == theirs and found["error"] == expected["error"] else ""
-
-
-_SEEN: Final[Mapping[str, Callable[[Json, Json, Json], str]]] = {
-    "frame/nri_container_path": _paths,
-    "frame/nri_events": _events,
-    "frame/nri_pod": _nri_pod,
-    "frame/dispatch": lambda given, found, expected: _RETRIES if given.get("failing_additions") else "",
-    "frame/setup": lambda given, found, expected: _SETUP,
-    "preemption/add": _preemption,
-    "preemption/update": _levels,
-    "dynCache/mask": _ways,
-    "dynCache/start": _ways,
-    "dynCache/sync": _sync,
-    "ioLimit/add": _unreadable,
-    "ioLimit/update": _unreadable,
-    "ioCost/device": _minor,
-    "ioCost/config": _minor,
-    "quotaBurst/add": _burst,
-    "quotaBurst/update": _burst,
-    "quotaTurbo/fast_fallback": _excess,
-    "quotaTurbo/adjust": _adjust,
-    "quotaTurbo/write": _top,
-    "quotaTurbo/tick": _top,
-    "psi/monitor": _monitor,
-    "memoryevict/check": lambda given, found, expected: _TOTAL if found.get("error") else "",
-    "cpi/expire": _folded,
-    "cpi/collect_cpi": lambda given, found, expected: "" if given["instructions"] else _NONE,
-    "eviction/request": _request,
-    "eviction/round_request": _request,
-}
+_LAST_GOOD = "annotations that cannot be read"
+_MINOR, _WORDS, _NAMES = "minor numbers above 255", "words of the command line", "names of disks"
+_TOTAL, _UNLIMITED, _EXCESS = "memory that is not known", "containers without a quota", "quotas below the limit"
+_SMALL, _TOP, _SCOPES = "limits below 10 thousandths of a CPU", "the top slice", "scopes of systemd"
+_ABOVE, _FIRST, _TICKS = "quotas of the cgroups above", "the first sample", "odd readings of the node"
+_BACK, _UNREAD, _ENDS = "counters that go back", "containers that cannot be read", "quotas at start and end"
+_ONE, _COUNTERS, _PROTECTED = "one victim a round", "odd counters of victims", "victims that may not go"
+_POLICY, _EMPTY, _LOCKS = "the eviction API", "empty ranges", "limits that fail"
+_FOLDED, _RESTORED, _NONE = "samples without CPU", "pods that were never limited", "samples without instructions"
+_NO_QUOTA = "offline pods without quotas"
 DEVIATIONS: Final = frozenset(
-    {*_NOTED.values(), *(row for _, row in _TELLING), _RETRIES, _SETUP, _PERF, _POLICY, _ONE, _NONE}
-)
+    {
+        _TRAILING, _TWICE, _PATHS, _CLASS, _NO_ID, _NO_PARENT, _RETRIES, _SETUP, _LAST, _NOTHING, _MISSING, _PROCESS,
+        _LEVELS, _LABELS, _WAYS, _SIGNS, _IDLE, _PERF, _PIDS, _DISKS, _BAD, _OTHERS, _KEPT, _LAST_GOOD, _MINOR, _WORDS,
+        _NAMES, _TOTAL, _UNLIMITED, _EXCESS, _SMALL, _TOP, _SCOPES, _ABOVE, _FIRST, _TICKS, _BACK, _UNREAD, _ENDS, _ONE,
+        _COUNTERS, _PROTECTED, _POLICY, _EMPTY, _LOCKS, _FOLDED, _RESTORED, _NONE, _NO_QUOTA,
+    }
+)  # fmt: skip
+_ERROR: Final[Json] = {"error": True}
+_PREEMPTIBLE: Final = "volcano.sh/preemptable"
+_LEAST_QUOTA: Final = 1000
+
+
+def deviation(case: Json, expected: Json) -> list[Row]:
+    """Return the rows that a case's input meets, with the outcome that each expects; `expected` is what rubik did."""
+    service, stage = case["service"], case["stage"]
+    table = _STAGES.get((service, stage)) or (_config if stage == "config" else None)
+    found: list[Row] = []
+    try:
+        for row in table(case["input"], expected) if table is not None else ():
+            found.append(row)  # noqa: PERF402  those before an error count
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        pass  # an input of another form meets no further row
+    return found
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _words(pod: Json, part: str) -> Mapping[str, str]:
+    return pod.get(part) or {}
+
+
+def _offline(pod: Json) -> bool:
+    annotation = _words(pod, "annotations").get(_PREEMPTIBLE)
+    label = _words(pod, "labels").get(_PREEMPTIBLE)
+    return annotation == "true" or (label == "true" and annotation != "false")
+
+
+def _spared(pod: Json) -> bool:
+    """Whether a pod is offline for rubik, by its label, and not here."""
+    return _words(pod, "labels").get(_PREEMPTIBLE) == "true" and _words(pod, "annotations").get(_PREEMPTIBLE) == "false"
+
+
+def _folders(pod: Json) -> list[str]:
+    return [pod["cgroup_path"], *(one["cgroup_path"] for one in pod.get("containers") or ())]
+
+
+def _pods(given: Json) -> list[Json] | None:
+    """The pods of a stage; None if it was called with none."""
+    pods = given["pods"] if "pods" in given else [given.get("new_pod", given.get("pod"))]
+    return None if pods is None or None in pods else pods
+
+
+def _of_nothing(given: Json, expected: Json) -> Iterator[Row]:
+    if _pods(given) is None:
+        yield _NOTHING, {**expected, **({"error": False} if "error" in expected else {}), **_empty(expected)}
+
+
+def _empty(expected: Json) -> Json:
+    return {key: {} for key in ("files", "limits") if key in expected}
+
+
+# -- frame ------------------------------------------------------------------------------------------------------------
+
+
+def _config_load(given: Json, expected: Json) -> Iterator[Row]:
+    text = given["text"].lstrip()
+    if text[json.JSONDecoder().raw_decode(text)[1] :].strip():
+        yield _TRAILING, _ERROR
+    yield from _twice(text)
+
+
+def _twice(text: str) -> Iterator[Row]:
+    found: list[bool] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> Json:
+        found.append(len({key for key, _ in items}) < len(items))
+        return dict(items)
+
+    json.JSONDecoder(object_pairs_hook=pairs).raw_decode(text)
+    if any(found):
+        yield _TWICE, _ERROR
+
+
+def _config(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _twice(given["block"])
+
+
+def _services(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _config_load(given, expected)
+
+
+def _classify(given: Json, expected: Json) -> Iterator[Row]:
+    if _spared(given):
+        yield _LABELS, {"offline": False}
+
+
+def _pod_folder(given: Json) -> str:
+    """The folder of a best-effort pod."""
+    uid = given.get("config_hash") or given["uid"]
+    if given["driver"] == "cgroupfs":
+        return f"kubepods/besteffort/pod{uid}"
+    return f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{uid.replace('-', '_')}.slice"
+
+
+def _pod_path(given: Json, expected: Json) -> Iterator[Row]:
+    if given["qos_class"] == "":
+        yield _CLASS, {"path": _pod_folder(given)}
+
+
+def _container_path(given: Json, expected: Json) -> Iterator[Row]:
+    runtime, mark, number = given["container_id"].partition("://")
+    prefix = {"containerd": "cri-containerd-", "docker": "docker-", "cri-o": "crio-", "iSulad": "isulad-"}.get(runtime)
+    if given["qos_class"] == "" and mark and number and prefix:
+        systemd = given["driver"] == "systemd"
+        name = f"{prefix}{number}.scope" if systemd else f"crio-{number}" if runtime == "cri-o" else number
+        yield _CLASS, {"paths": [f"{_pod_folder(given)}/{name}"]}
+
+
+def _nri_path(given: Json, expected: Json) -> Iterator[Row]:
+    """A slice below those that its name has, part by part, and a scope in it; another form is taken as it is."""
+    text = given["cgroups_path"]
+    slice_, prefix, number = text.split(":") if text.count(":") == 2 else ("", "", "")
+    parts = slice_.removesuffix(".slice").split("-")
+    if slice_.endswith(".slice") and all(parts) and number and "/" not in slice_:
+        slices = "/".join("-".join(parts[:count]) + ".slice" for count in range(1, len(parts) + 1))
+        yield _PATHS, {"path": f"{slices}/{prefix}-{number}.scope"}
+    yield _PATHS, {"path": text.strip("/")}
+
+
+def _join(given: Json, expected: Json) -> Iterator[Row]:
+    if not given["container_id"]:
+        yield _NO_ID, _ERROR
+
+
+def _nri_pod(given: Json, expected: Json) -> Iterator[Row]:
+    if given.get("cgroup_parent") is None:
+        offline = _offline(given)
+        path = f"kubepods.slice/kubepods-pod{given['uid'].replace('-', '_')}.slice"
+        yield _NO_PARENT, {"limits": {}, "requests": {}, "cgroup_path": path, "host_network": False, "offline": offline}
+    yield _LAST, {**expected, "limits": {}, "requests": {}}
+    if _spared(given):
+        yield _LABELS, {**expected, "offline": False}
+
+
+def _nri_events(given: Json, expected: Json) -> Iterator[Row]:
+    """What is known after each event, where a path of another form does not end the program."""
+    pods: dict[str, set[str]] = {}
+    steps = []
+    for event in given["events"]:
+        uid, what = f"uid-{event.get('pod')}", event["event"]
+        if what in ("sync_pods", "sync_containers"):
+            pods = {uid: {event["container"]} if what == "sync_containers" else set()}
+        elif what == "run_pod":
+            pods.setdefault(uid, set())
+        elif what == "remove_pod":
+            pods.pop(uid, None)
+        elif what == "start_container":
+            pods.setdefault(uid, set()).add(event["container"])
+        elif uid in pods:
+            pods[uid].discard(event.get("container", ""))
+        steps.append({"pods": {key: sorted(names) for key, names in pods.items()}})
+    yield _PATHS, {"steps": steps}
+
+
+def _dispatch(given: Json, expected: Json) -> Iterator[Row]:
+    if given.get("failing_additions"):
+        yield _RETRIES, {**expected, "add_calls": 1}
+
+
+def _setup(given: Json, expected: Json) -> Iterator[Row]:
+    """The service that fails is reported, and both have their rounds; then it does its work."""
+    yield _SETUP, {"error": bool(given.get("one_start_fails")), "rounds": [2, 2], "error_later": False}
+
+
+# -- preemption -------------------------------------------------------------------------------------------------------
+
+_LEVEL_FILES: Final = {
+    "cpu": ("cpu", "cpu.qos_level", "-1"),
+    "memory": ("memory", "memory.qos_level", "-1"),
+    "net": ("net_cls", "net_cls.classid", "4294967295"),
+}
+
+
+def _process(given: Json, pod: Json) -> int:
+    for container in pod.get("containers") or ():
+        text = given["files"].get(f"net_cls/{container['cgroup_path']}/cgroup.procs", "")
+        numbers = [int(word) for word in text.split() if int(word)]
+        if numbers:
+            return numbers[0]
+    return 0
+
+
+def _levels(given: Json, pod: Json, folders: list[str]) -> tuple[Json, bool]:
+    """The files of an offline pod's levels, and whether one is missing."""
+    files, missing = {}, False
+    for resource in given["resource"]:
+        controller, file, value = _LEVEL_FILES[resource]
+        for folder in folders:
+            name = f"{controller}/{folder}/{file}"
+            missing = missing or name not in given["files"]
+            if name in given["files"]:
+                files[name] = value
+    return files, missing
+
+
+def _network(given: Json, pod: Json) -> tuple[Json, bool]:
+    """The file that puts a pod's network under control, and whether there is no process for that."""
+    pid = _process(given, pod)
+    wanted = "net" in given["resource"]
+    control = wanted and pid and not pod.get("host_network") and "proc/net_qos_enable" in given["files"]
+    return ({"proc/net_qos_enable": str(pid)} if control else {}), wanted and not pid
+
+
+def _online(given: Json, pod: Json) -> Json:
+    """An online pod: nothing is set, and a level that is not 0 is reported."""
+    files, without = _network(given, pod)
+    resources = [name for name in given["resource"] if name != "net" or not without]
+    texts = [given["files"].get(f"{_LEVEL_FILES[name][0]}/{folder}/{_LEVEL_FILES[name][1]}")
+             for name in resources for folder in _folders(pod)]  # fmt: skip
+    return {"error": without or any(text is None or text.strip() != "0" for text in texts), "files": files}
+
+
+def _preemption(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _of_nothing(given, expected)
+    old, pods = given.get("old_pod"), _pods(given) or []
+    if "pods" in given or not pods:
+        return
+    pod = pods[0]
+    if _offline(pod) and old is not None and _offline(old):
+        later = [folder for folder in _folders(pod) if folder not in _folders(old)]
+        files, missing = _levels(given, pod, later)
+        yield _LEVELS, {"error": missing, "files": _changed(given, files)}
+    elif _offline(pod):
+        files, missing = _levels(given, pod, _folders(pod))
+        network, without = _network(given, pod)
+        if without:
+            yield _PROCESS, {"error": True, "files": _changed(given, {**files, **network})}
+    elif _spared(pod):
+        yield _LABELS, _online(given, pod)
+
+
+def _changed(given: Json, files: Json) -> Json:
+    return {name: text for name, text in files.items() if (given["files"].get(name) or "\0").strip() != text}
+
+
+# -- dynCache ---------------------------------------------------------------------------------------------------------
+
+
+def _bits(text: str) -> int:
+    if not re.fullmatch(r"[0-9a-fA-F]+", text.strip()):
+        raise ValueError(text)
+    return max(int(text, 16).bit_length(), 1)
+
+
+def _mask_bits(given: Json, expected: Json) -> Iterator[Row]:
+    if re.search(r"[-+]", given["cbm_mask"]):
+        yield _SIGNS, _ERROR
+    yield _WAYS, {"bits": _bits(given["cbm_mask"]), "error": False}
+
+
+def _share(width: int, percent: int) -> str:
+    return f"{(1 << max(width * percent // 100, 1)) - 1:x}"
+
+
+def _mask(given: Json, expected: Json) -> Iterator[Row]:
+    if re.search(r"[-+]", given["cbm_mask"]):
+        yield _SIGNS, _ERROR
+    width = _bits(given["cbm_mask"])
+    if width >= 20:
+        yield _WAYS, {"error": False, "mask": _share(width, given["percent"])}
+
+
+def _cache_start(given: Json, expected: Json) -> Iterator[Row]:
+    cache, band = given["config"]["l3Percent"], given["config"]["memBandPercent"]
+    width, domains = _bits(given["files"]["resctrl/info/L3/cbm_mask"]), range(given["numa_nodes"])
+    levels = {"low": "low", "middle": "mid", "high": "high", "dynamic": "low"}
+    percents = {name: (cache[key], band[key]) for name, key in levels.items()} | {"max": (100, 100)}
+    files = {}
+    for name, (l3, mb) in percents.items():
+        ways = ";".join(f"{number}={_share(width, l3)}" for number in domains)
+        parts = ";".join(f"{number}={mb}" for number in domains)
+        files[f"resctrl/rubik_{name}/schemata"] = f"L3:{ways}\nMB:{parts}"
+    row = _WAYS if width >= 20 else _PERF if given.get("perf_supported") is False else _PIDS
+    if "resctrl/schemata" in given["files"]:
+        yield row, {"dynamic": {"l3": cache["low"], "mb": band["low"]}, "error": False, "files": files}
+
+
+def _cache_sync(given: Json, expected: Json) -> Iterator[Row]:
+    tasks: dict[str, list[str]] = {}
+    default = {"static": "max", "dynamic": "dynamic"}[given["defaultLimitMode"]]
+    for pod in filter(_offline, given["pods"]):
+        level = _words(pod, "annotations").get("volcano.sh/cache-limit") or default
+        if level in ("low", "middle", "high", "max", "dynamic"):
+            for container in pod["containers"]:
+                text = given["files"].get(f"cpu/{container['cgroup_path']}/cgroup.procs", "")
+                tasks.setdefault(f"resctrl/rubik_{level}/tasks", []).extend(set(text.split()) - {"0"})
+    row = _LABELS if any(map(_spared, given["pods"])) else _IDLE
+    yield row, {"tasks": {name: sorted(numbers) for name, numbers in tasks.items() if numbers}}
+
+
+# -- ioLimit ----------------------------------------------------------------------------------------------------------
+
+_LIMIT_KEYS: Final = {
+    f"device_{way}": f"blkio.throttle.{way}_device" for way in ("read_bps", "write_bps", "read_iops", "write_iops")
+}
+
+
+def _parse(given: Json, expected: Json) -> Iterator[Row]:
+    text = given["annotation"].lstrip()
+    if text[json.JSONDecoder().raw_decode(text)[1] :].strip():
+        yield _TRAILING, _ERROR
+    yield from _twice(text)
+
+
+def _reset_text(given: Json, expected: Json) -> Iterator[Row]:
+    yield _OTHERS, {"text": "\n".join(given["text"].strip().splitlines())}
+
+
+def _device(given: Json, expected: Json) -> Iterator[Row]:
+    if re.search(r"[-+]", given["device"]):
+        yield _SIGNS, _ERROR
+    elif given["device"].startswith("/dev/"):
+        yield _DISKS, _ERROR
+
+
+class _Unreadable(ValueError):
+    """An annotation that is not JSON of its shape."""
+
+
+def _asked(given: Json, pod: Json) -> tuple[dict[str, dict[str, str]], bool]:
+    """The limits that a pod's annotation sets, by file and disk, and whether a row has no number."""
+    text = _words(pod, "annotations").get("volcano.sh/blkio-limit")
+    try:
+        tree = json.loads(text) if text else {}
+        if not isinstance(tree, dict):
+            raise _Unreadable
+        found: dict[str, dict[str, str]] = {}
+        bad = False
+        for key, file in _LIMIT_KEYS.items():
+            for row in tree.get(key) or ():
+                device, value = row.get("device") or "", row.get("value") or ""
+                if not (isinstance(device, str) and isinstance(value, str)):
+                    raise _Unreadable
+                known = given["devices"].get(device, "") if device.startswith("/dev/") else ""
+                disk = device if re.fullmatch(r"[0-9]{1,18}:[0-9]{1,18}", device) else known
+                number = re.fullmatch(r"[0-9]+", value) and int(value) < 1 << 64
+                bad = bad or not number
+                if disk and number:
+                    found.setdefault(file, {})[disk] = value
+    except (ValueError, AttributeError, TypeError):
+        raise _Unreadable from None
+    return found, bad
+
+
+def _limit(given: Json, expected: Json) -> Iterator[Row]:
+    """The limits of containers: those of others stay, and those that a pod no longer asks for go."""
+    yield from _of_nothing(given, {**expected, "limits": _limit_rows(given)} if _pods(given) is None else expected)
+    limits = _limit_rows(given)
+    row, error = _OTHERS, False
+    for pod in _pods(given) or ():
+        old = given.get("old_pod")
+        was: dict[str, dict[str, str]] = {}
+        with suppress(_Unreadable):
+            was = _asked(given, old)[0] if old is not None else {}
+        try:
+            asked, bad = _asked(given, pod)
+        except _Unreadable:
+            asked, bad, error = was, True, True
+        row = _BAD if bad else row
+        row = _KEPT if was and not asked else row
+        for container in pod.get("containers") or ():
+            for file in _LIMIT_KEYS.values():
+                name = f"blkio/{container['cgroup_path']}/{file}"
+                wanted, gone = asked.get(file, {}), set(was.get(file, {})) - set(asked.get(file, {}))
+                if name not in given["files"]:
+                    error = error or bool(wanted)
+                    continue
+                now = {**{disk: value for disk, value in limits.get(name, {}).items() if disk not in gone}, **wanted}
+                limits[name] = {disk: value for disk, value in now.items() if int(value or 0) or not value.isdecimal()}
+    yield row, {"error": error, "limits": {name: found for name, found in limits.items() if found}}
+
+
+def _limit_rows(given: Json) -> dict[str, dict[str, str]]:
+    files = given.get("files") or {}
+    return {name: rows(text) for name, text in files.items() if ".throttle." in name and rows(text)}
+
+
+# -- ioCost -----------------------------------------------------------------------------------------------------------
+
+
+def _numbers(devices: Json) -> dict[str, str]:
+    return {name: what.partition(" ")[2] for name, what in devices.items() if what.startswith("block ")}
+
+
+def _cost_device(given: Json, expected: Json) -> Iterator[Row]:
+    disks, name = _numbers(given["devices"]), given["dev"]
+    if name.startswith("/dev/"):
+        number = disks.get(name.removeprefix("/dev/"))
+        yield _NAMES, {"device": number, "error": False} if number else _ERROR
+    elif name in disks:
+        yield _MINOR, {"device": disks[name], "error": False}
+    else:
+        yield _DISKS, _ERROR
+
+
+def _cost_support(given: Json, expected: Json) -> Iterator[Row]:
+    if given["cmdline"] is not None and "cgroup1_writeback" not in given["cmdline"].split():
+        yield _WORDS, {"supported": False}
+
+
+def _cost_config(given: Json, expected: Json) -> Iterator[Row]:
+    """What is set, with the numbers of Linux, beside what others have set; nothing of a file that is refused."""
+    files = {name: text for name, text in given["files"].items() if name.startswith("blkio/blkio.cost.")}
+    before = {name: found for name, text in files.items() if (found := device_rows(text, []))}
+    numbers: Json = {}
+    for number in _numbers(given["devices"]).values():
+        major, minor = map(int, number.split(":"))
+        device = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
+        numbers[f"{device // 256}:{device % 256}"] = number
+    stated = {}
+    for name in {*before, *expected["rows"]}:
+        own = {numbers.get(disk, disk): text for disk, text in expected["rows"].get(name, {}).items()}
+        stated[name] = {**before.get(name, {}), **own}
+    if expected["error"]:
+        yield _OTHERS, {"error": True, "rows": before}
+    else:
+        moved = any(
+            number in text
+            for number in numbers
+            if numbers[number] != number
+            for text in map(str, expected["rows"].values())
+        )
+        yield (_MINOR if moved else _OTHERS), {"error": False, "rows": stated}
+
+
+def _cost_stop(given: Json, expected: Json) -> Iterator[Row]:
+    files = given.get("files") or {}
+    before = {name: found for name, text in files.items() if (found := device_rows(text, []))}
+    yield _OTHERS, {"error": False, "rows": before}
+
+
+def _cost_pods(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _of_nothing(given, expected)
+    files, missing, pods = {}, False, _pods(given) or []
+    for pod in pods:
+        weight = f"blkio/{pod['cgroup_path']}/blkio.cost.weight"
+        bound = f"memory/{pod['cgroup_path']}/memory.wb_blkio_ino"
+        missing = missing or not {weight, bound} <= given["files"].keys()
+        values = {weight: "10" if _offline(pod) else "1000", bound: "<inode of the pod's blkio directory>"}
+        bound_to = any(name.startswith(f"blkio/{pod['cgroup_path']}/") for name in given["files"])
+        files |= {
+            name: text for name, text in values.items() if name in given["files"] and (name == weight or bound_to)
+        }
+    row = _LABELS if any(map(_spared, pods)) else _MISSING
+    yield row, {"error": missing, "files": _changed(given, files)}
+
+
+# -- dynMemory --------------------------------------------------------------------------------------------------------
+
+
+def _config_meminfo(given: Json, expected: Json) -> Iterator[Row]:
+    if expected["start_panic"]:
+        yield _TOTAL, {**expected, "start_panic": False, "start_error": True}
+
+
+def _memory_pods(given: Json, expected: Json) -> Iterator[Row]:
+    """An offline pod has a limit, whatever says that it is; one that becomes online has none any more."""
+    yield from _of_nothing(given, expected)
+    files, missing, pods = {}, False, _pods(given) or []
+    high = given["mem_total_kb"] * 1024 * 8 // 10 if "mem_total_kb" in given else 0
+    old, row = given.get("old_pod"), _LABELS
+    for pod in pods:
+        name = f"memory/{pod['cgroup_path']}/memory.high"
+        values = {name: str(high), f"{name}_async_ratio": "80"} if _offline(pod) else {}
+        if not values and old is not None and _offline(old):
+            values, row = {name: "-1"}, _KEPT
+        if any(file not in given["files"] for file in values):
+            row, missing = _MISSING, missing or name not in given["files"]
+        if name in given["files"]:  # without it there is no limit at all on this machine
+            files |= {file: value for file, value in values.items() if file in given["files"]}
+    yield row, {"error": missing, "files": _changed(given, files)}
+
+
+# -- quotaBurst -------------------------------------------------------------------------------------------------------
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else None
+
+
+def _burst_of(pod: Json) -> int | None:
+    """The burst of a pod's annotation, None without one. Raises _Unreadable."""
+    text = _words(pod, "annotations").get("volcano.sh/quota-burst-time", "")
+    if not text:
+        return None
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not 0 <= int(text) < 1 << 63:
+        raise _Unreadable
+    return int(text)
+
+
+def _bursts(given: Json, pod: Json, burst: int) -> Json:
+    def file(folder: str, name: str) -> str:
+        return f"cpu/{folder}/cpu.cfs_{name}_us"
+
+    def taken(folder: str, value: int) -> bool:
+        quota, period = (_whole(given["files"].get(file(folder, name))) for name in ("quota", "period"))
+        if quota is None or period is None or file(folder, "burst") not in given["files"]:
+            return False
+        return quota == -1 or value <= quota < period * (given.get("ncpu") or 4)
+
+    own = [one["cgroup_path"] for one in pod.get("containers") or () if taken(one["cgroup_path"], burst)]
+    total = burst * len(own)
+    files = {file(folder, "burst"): str(burst) for folder in own}
+    return {**files, **({file(pod["cgroup_path"], "burst"): str(total)} if taken(pod["cgroup_path"], total) else {})}
+
+
+def _burst(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _of_nothing(given, expected)
+    old, files, row, error = given.get("old_pod"), {}, _UNLIMITED, False
+    for pod in _pods(given) or ():
+        try:
+            burst = _burst_of(pod)
+        except _Unreadable:
+            error, burst, row = True, None, _LAST_GOOD
+            with suppress(_Unreadable):
+                burst = _burst_of(old) if old is not None else None
+        else:
+            if burst is None and old is not None and _words(old, "annotations").get("volcano.sh/quota-burst-time"):
+                burst, row = 0, _KEPT
+        files |= _bursts(given, pod, burst) if burst is not None else {}
+    yield row, {**({"error": error} if "error" in expected else {}), "files": _changed(given, files)}
+
+
+# -- quotaTurbo -------------------------------------------------------------------------------------------------------
+
+
+def _base(one: Json) -> int:
+    return math.floor(round(one["cpu_limit"] * one["period"], 3))
+
+
+def _fast(given: Json) -> dict[str, float]:
+    """The fast fallback: what is above a limit falls, in proportion, and nothing else moves."""
+    use, knobs = (given["utils"] or [0])[-1], given["config"]
+    above = {one["id"]: (one, one["quota"] - _base(one)) for one in given["containers"] if one["quota"] > _base(one)}
+    cpus = sum(more / one["period"] for one, more in above.values())
+    if use < knobs["alarmWaterMark"] or cpus <= 0:
+        return {}
+    part = (knobs["alarmWaterMark"] - use) / 100 * given["ncpu"] / cpus
+    return {name: part * more for name, (_, more) in above.items()}
+
+
+def _fast_by_rubik(given: Json) -> dict[str, float]:
+    use, knobs = (given["utils"] or [0])[-1], given["config"]
+    excess = {one["id"]: one["quota"] / one["period"] - one["cpu_limit"] for one in given["containers"]}
+    total = sum(excess.values())
+    if use < knobs["alarmWaterMark"] or total <= 0:
+        return {}
+    less = (knobs["alarmWaterMark"] - use) / 100 * given["ncpu"]
+    return {one["id"]: excess[one["id"]] / total * less * one["period"] for one in given["containers"]}
+
+
+def _excess_row(given: Json) -> str:
+    return _UNLIMITED if any(one["quota"] == -1 for one in given["containers"]) else _EXCESS
+
+
+def _fast_fallback(given: Json, expected: Json) -> Iterator[Row]:
+    deltas = _fast(given)
+    stated = {"containers": {one["id"]: {"delta": deltas.get(one["id"], 0)} for one in given["containers"]}}
+    yield _excess_row(given), stated
+
+
+def _elevate(given: Json, expected: Json) -> Iterator[Row]:
+    """Containers rise by what they lacked; a counter that went back lacks nothing."""
+    use, knobs = (given["utils"] or [0.0])[-1], given["config"]
+    needs = {}
+    for one in given["containers"]:
+        periods, spent = (
+            one["nr_throttled"] - one["prev_nr_throttled"],
+            one["throttled_time"] - one["prev_throttled_time"],
+        )
+        if periods > 0 and spent > 0 and one["period"] > 0:
+            needs[one["id"]] = spent / 1000 / periods / one["period"]
+    part = 0.0
+    if needs and knobs["alarmWaterMark"] - use >= knobs["elevateLimit"]:
+        part = min(sum(needs.values()), knobs["elevateLimit"] / 100 * given["ncpu"]) / sum(needs.values())
+    containers = {one["id"]: {"delta": needs.get(one["id"], 0) * part * one["period"]} for one in given["containers"]}
+    yield _BACK, {"containers": containers}
+
+
+def _adjust(given: Json, expected: Json) -> Iterator[Row]:
+    ours, rubiks, stated = _fast(given), _fast_by_rubik(given), {}
+    for one in given["containers"]:
+        was, name = expected["containers"][one["id"]], one["id"]
+        delta = 0.0 if one["quota"] == -1 else was["delta"] - rubiks.get(name, 0.0) + ours.get(name, 0.0)
+        least = max(_base(one), _LEAST_QUOTA)
+        now = max(int(min(one["quota"] + delta, was["max_next"])), least)
+        stated[name] = {**was, "delta": delta, "next_quota": now}
+    small = all(one["quota"] >= _base(one) for one in given["containers"])
+    yield (_SMALL if small else _excess_row(given)), {"containers": stated}
+
+
+def _max_next(given: Json, expected: Json) -> Iterator[Row]:
+    usages = given["usages"] or [{"t_ns": 0}]
+    if usages[-1]["t_ns"] < usages[0]["t_ns"]:
+        yield _BACK, {"max_next": 2 * given["cpu_limit"] * given["period"]}
+
+
+def _node_util(given: Json, expected: Json) -> Iterator[Row]:
+    for text in given["proc_stat"]:
+        words = text.partition("\n")[0].split()
+        if words[:1] != ["cpu"] or not all(word.isdecimal() for word in words[1:]):
+            yield _TICKS, _ERROR
+
+
+def _quota_file(folder: str) -> str:
+    return f"cpu/{folder}/cpu.cfs_quota_us"
+
+
+def _write(given: Json, expected: Json) -> Iterator[Row]:
+    """The quotas of a container and of the cgroups above it, below that of all pods, change by the same."""
+    before, after = given["quota"], given["next_quota"]
+    if -1 in (before, after):
+        yield _UNLIMITED, {"error": False, "files": {}, "quota_after": after}
+        return
+    names = [name for name in given["cgroup_path"].split("/") if name]
+    first = 2 if names[0] in ("kubepods", "kubepods.slice") else 1
+    files, row = {}, _TOP if names[0] == "kubepods.slice" else _ABOVE
+    for depth in range(first, len(names) + 1):
+        folder = "/".join(names[:depth])
+        quota = _whole(given["files"].get(_quota_file(folder)))
+        if quota is None:
+            yield row, {"error": True, "files": {}, "quota_after": before}
+            return
+        now = quota + after - before
+        if quota != -1 and (depth == len(names) or after > before or now >= _LEAST_QUOTA):
+            files[_quota_file(folder)] = str(now)
+    yield row, {"error": False, "files": _changed(given, files), "quota_after": after}
+
+
+def _add(given: Json, expected: Json) -> Iterator[Row]:
+    if _whole(given["files"].get(_quota_file(given["cgroup_path"]))) == -1:
+        yield _UNLIMITED, {"error": True, "managed": False}
+
+
+class _Node:
+    """The ticks of a node, whose containers are left alone while one of their files cannot be read."""
+
+    def __init__(self, given: Json) -> None:
+        self.files: dict[str, str] = dict(given["files"])
+        knobs = {key: value for key, value in (given.get("config") or {}).items() if key.endswith("WaterMark")}
+        self.turbo = Turbo(given.get("ncpu") or 4, Knobs(**knobs))
+        self.unread = self.failed = False
+
+    def reading(self, path: str) -> Reading | None:
+        """A reading of a container."""
+        name = path.strip("/")
+        texts = [self.files.get(f"cpu/{name}/cpu.cfs_{part}_us") for part in ("quota", "period")]
+        texts += [self.files.get(f"cpuacct/{name}/cpuacct.usage")]
+        quota, period, usage = map(_whole, texts)
+        stat = self.files.get(f"cpu/{name}/cpu.stat")
+        if quota is None or period is None or usage is None or stat is None:
+            self.unread = True
+            return None
+        table = parse_flat_keyed(stat.strip())
+        return Reading(quota, period, table.get("nr_throttled", 0), table.get("throttled_time", 0), usage)
+
+    def lay(self, step: Json) -> None:
+        """Lay out the files of a step."""
+        for name, text in (step["files"] or {}).items():
+            if text is None:
+                self.files.pop(name, None)
+            else:
+                self.files[name] = text
+
+    def tick(self, wanted: Mapping[str, float], step: Json, now: int, *, decide: bool = True) -> tuple[float, Json]:
+        """One tick; return the use of the node, and the files that it changed."""
+        before, self.failed = dict(self.files), False
+        for path in [path for path in self.turbo.managed if path not in wanted]:
+            quota, found = self.turbo.remove(path), self.reading(path)
+            if quota is not None and found is not None and -1 not in (quota, found.quota):
+                self._write(path, found.quota, quota)
+        readings = {path: found for path in wanted if (found := self.reading(path)) is not None}
+        for path, found in readings.items():
+            if path not in self.turbo.managed and found.period > 0 and found.quota >= 0:
+                self.turbo.add(path, wanted[path], found, now)
+        use = 0.0
+        if decide:
+            times = parse_cpu_times(step["proc_stat"])
+            use = self.turbo.observe(Ticks(times.busy + times.io_wait, times.busy + times.idle), now)
+            for path, quota in self.turbo.decide(readings, now).items():
+                self._write(path, readings[path].quota, quota)
+        changed = {name: text for name, text in self.files.items() if before.get(name, "").strip() != text.strip()}
+        return use, {name: text.strip() for name, text in changed.items()}
+
+    def _write(self, path: str, before: int, after: int) -> None:
+        if before == after:
+            return
+        for _, stated in _write({"cgroup_path": path, "quota": before, "next_quota": after, "files": self.files}, {}):
+            self.files |= stated["files"]
+            self.failed = self.failed or stated["error"]
+
+
+def _tick(given: Json, expected: Json) -> Iterator[Row]:
+    node, steps = _Node(given), []
+    wanted = {
+        one["cgroup_path"].strip("/"): one["cpu_limit"] for one in given["add"] if 0 < one["cpu_limit"] < given["ncpu"]
+    }
+    node.tick(wanted, {}, 0, decide=False)
+    errors = [one["cgroup_path"].strip("/") not in node.turbo.managed for one in given["add"]]
+    for step in given["ticks"]:
+        node.lay(step)
+        use, files = node.tick(wanted, step, step["t_ns"] - given["add_t_ns"])
+        steps.append({"error": node.failed, "util": use, "files": files})
+    row = _UNREAD if node.unread else _UNLIMITED if "-1" in map(str.strip, given["files"].values()) else _FIRST
+    yield row, {"add_error": errors, "ticks": steps}
+
+
+def _service_tick(given: Json, expected: Json) -> Iterator[Row]:
+    node, steps = _Node(given), []
+    start = given["ticks"][0]["t_ns"]
+    for step in given["ticks"]:
+        node.lay(step)
+        listed = step.get("containers", given["containers"])
+        wanted = {one["cgroup_path"].strip("/"): one["cpu_limit"] for one in listed}
+        _, files = node.tick(wanted, step, step["t_ns"] - start, decide="proc_stat" in step)
+        steps.append({"files": files, "managed": sorted(node.turbo.managed)})
+    yield _SCOPES, {"ticks": steps}
+
+
+def _restore(given: Json, expected: Json) -> Iterator[Row]:
+    yield from _of_nothing(given, expected)
+    yield _ENDS, {"error": False, "files": {}}
+
+
+# -- evictions --------------------------------------------------------------------------------------------------------
+
+
+def _use(pod: Json, by: str, cpus: int) -> float | None:
+    """The use of a pod: percent of the node, or MB; None if its counters do not tell."""
+    stats = pod["stats"] or []
+    if by == "memory":
+        return stats[-1]["memory_bytes"] / 10**6 if stats else None
+    if len(stats) < 2:
+        return None
+    spent, used = (stats[-1][key] - stats[-2][key] for key in ("t_ns", "cpu_usage_ns"))
+    return 100 * used / spent / cpus if spent > 0 and used >= 0 else None
+
+
+def _chosen(pods: list[Json], use: Mapping[str, float | None]) -> str | None:
+    """The biggest user; of equal ones the newer, then by name."""
+    known = [pod for pod in pods if use[pod["name"]] is not None]
+    newest = sorted(known, key=lambda pod: (pod.get("namespace", ""), pod["name"]))
+    newest.sort(key=lambda pod: pod.get("start_time") or "", reverse=True)
+    newest.sort(key=lambda pod: -(use[pod["name"]] or 0.0))
+    return newest[0]["name"] if newest else None
+
+
+def _victim(given: Json, expected: Json) -> Iterator[Row]:
+    use = {pod["name"]: _use(pod, given["by"], given["ncpu"]) for pod in given["pods"]}
+    values = {name: -1 if value is None else value for name, value in use.items()}
+    yield _COUNTERS, {"error": False, "values": values, "victim": _chosen(given["pods"], use)}
+
+
+def _may_go(pod: Json) -> bool:
+    return _offline(pod) and pod.get("namespace") != "kube-system"
+
+
+def _monitor(given: Json, expected: Json) -> Iterator[Row]:
+    """One pod for the first resource for which an online pod waits."""
+    pods = [*given["other_pods"], *given["offline_pods"]]
+    evict: list[str] = []
+    for resource in given["config"]["resource"]:
+        texts = [
+            given["files"].get(f"cpuacct/{pod['cgroup_path']}/{resource}.pressure", "")
+            for pod in pods
+            if not _offline(pod)
+        ]
+        waits = [
+            float(match[1]) for text in texts if (match := re.search(r"^some avg10=([\d.]+) ", text, re.MULTILINE))
+        ]
+        if any(wait > given["config"]["avg10threshold"] for wait in waits):
+            by = "memory" if resource == "memory" else "cpu"
+            possible = [{**pod, "stats": pod.get("stats")} for pod in pods if _may_go(pod)]
+            use = {pod["name"]: _use(pod, by, given["ncpu"]) for pod in possible}
+            evict = [name] if (name := _chosen(possible, use)) is not None else []
+            break
+    labels = any(_words(pod, "annotations").get(_PREEMPTIBLE) not in ("true", "false") for pod in pods)
+    system = any(pod.get("namespace") == "kube-system" for pod in pods)
+    yield (_PROTECTED if system else _LABELS if labels else _ONE), {"error": False, "evict": evict}
+
+
+def _loaded(given: Json) -> list[str]:
+    """The pod that goes by its load, if one has to go."""
+    pods = [{**pod, **({"annotations": {_PREEMPTIBLE: "true"}} if pod.get("offline") else {})} for pod in given["pods"]]
+    possible = [pod for pod in pods if _may_go(pod)]
+    use = {pod["name"]: pod["load"] if pod["load"] >= 0 else None for pod in possible}
+    name = _chosen(possible, use) if given["exceeded"] else None
+    return [] if name is None else [name]
+
+
+def _round(given: Json, expected: Json) -> Iterator[Row]:
+    system = any(pod.get("namespace") == "kube-system" for pod in given["pods"])
+    yield (_PROTECTED if system else _LABELS), {"error": False, "evict": _loaded(given)}
+
+
+def _check(given: Json, expected: Json) -> Iterator[Row]:
+    match = re.search(r"^MemTotal:\s*(\d+)", given["meminfo"], re.MULTILINE)
+    if match is None or not int(match[1]):
+        yield _TOTAL, _ERROR
+
+
+def _eviction(namespace: str, name: str, uid: str) -> Json:
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    return {"method": "POST", "path": f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", "body": body}
+
+
+def _request(given: Json, expected: Json) -> Iterator[Row]:
+    asked = [(one, f"uid-{number}") for number, one in enumerate(given["targets"]) if one["namespace"] != "kube-system"]
+    requests = [_eviction(one["namespace"], one["name"], uid) for one, uid in asked]
+    refused = any(one["name"] in (given["api_refuses"] or "") for one, _ in asked)
+    row = _PROTECTED if len(asked) < len(given["targets"]) else _POLICY
+    yield row, {"error": refused, "requests": requests}
+
+
+def _round_request(given: Json, expected: Json) -> Iterator[Row]:
+    spaces = {pod["name"]: pod["namespace"] for pod in given["pods"]}
+    requests = [_eviction(spaces[name], name, f"uid-{name}") for name in _loaded(given)]
+    yield (_PROTECTED if expected["error"] else _POLICY), {"error": False, "requests": requests}
+
+
+# -- cpi --------------------------------------------------------------------------------------------------------------
+
+
+def _series_add(given: Json, expected: Json) -> Iterator[Row]:
+    if given["series"] is None:
+        yield _NOTHING, {"error": False, "series": [given["add"]]}
+
+
+def _normalized(given: Json, expected: Json) -> Iterator[Row]:
+    if given["series"] and not math.fsum(value for _, value in given["series"]):
+        yield _EMPTY, {"series": given["series"]}
+
+
+def _expire(given: Json, expected: Json) -> Iterator[Row]:
+    """Samples of a pod at work, that are not far from the usual, are folded into what is usual."""
+    used, most = dict(given["cpu"] or ()), math.inf
+    if given["count"] >= 60:
+        most = given["mean"] + 2 * given["std"]
+    values = [
+        value for at, value in given["cpi"] or () if at < given["before"] and used.get(at, 0) >= 0.25 and value <= most
+    ]
+    count = given["count"] + len(values)
+    if values:
+        mean = (given["count"] * given["mean"] + sum(values)) / count
+        squares = given["count"] * (given["std"] ** 2 + (given["mean"] - mean) ** 2) + sum(
+            (one - mean) ** 2 for one in values
+        )
+        yield _FOLDED, {**expected, "count": count, "mean": mean, "std": math.sqrt(squares / count)}
+    else:
+        yield _FOLDED, {**expected, "count": count, "mean": given["mean"], "std": given["std"]}
+
+
+def _outlier(given: Json, expected: Json) -> Iterator[Row]:
+    if expected.get("panic"):
+        yield _EMPTY, {"outlier": False}
+
+
+def _antagonist(given: Json, expected: Json) -> Iterator[Row]:
+    if expected.get("panic") or expected.get("score") == "NaN":
+        yield _EMPTY, {"antagonist": given["metric"] < 0, "score": 0.0}
+
+
+def _limit_fails(given: Json, expected: Json) -> Iterator[Row]:
+    """Quotas that cannot be read limit nobody; of those that were set, the ones that are still there go back."""
+    pod = given["pod"]
+    names = [_quota_file(folder) for folder in _folders(pod)]
+
+    def gone(part: str) -> set[str]:
+        return {_quota_file("/".join(filter(None, (pod["cgroup_path"], name)))) for name in given[part] or ()}
+
+    early, late = gone("files_removed_before_limit"), gone("files_removed_before_restore")
+    limited = not early
+    left = {name: given["files"][name].strip() for name in names if name not in early | late}
+    moved = {name: "10000" for name in names if given["files"][name].strip() != "10000"}
+    yield (
+        _LOCKS,
+        {
+            "add_error": False,
+            "lock_held_after_limit": False,
+            "lock_held_after_restore": False,
+            "limit_error": not limited,
+            "limited": limited,
+            "files_limited": moved if limited else {},
+            "limited_after_restore": False,
+            "files_restored": {name: text for name, text in left.items() if limited},
+        },
+    )
+
+
+def _cpi_add(given: Json, expected: Json) -> Iterator[Row]:
+    if _words(given["pod"], "annotations").get("volcano.sh/cpi") == "offline":
+        yield _NO_QUOTA, {**expected, "error": False, "offline": True}
+
+
+def _cpi_start(given: Json, expected: Json) -> Iterator[Row]:
+    if given["pods"] is None:
+        yield _NOTHING, {"error": not given["perf_supported"]}
+
+
+def _cpi_stop(given: Json, expected: Json) -> Iterator[Row]:
+    yield _RESTORED, {"files": {}, "panic": False}
+
+
+def _collect(given: Json, expected: Json) -> Iterator[Row]:
+    if not given.get("instructions"):
+        yield _NONE, _ERROR
+
+
+def _cpi_round(given: Json, expected: Json) -> Iterator[Row]:
+    if expected.get("panic"):
+        yield _EMPTY, {key: value for key, value in expected.items() if key != "panic"}
+
+
+_STAGES: Final[Mapping[tuple[str, str], Callable[[Json, Json], Iterator[Row]]]] = {
+    ("frame", "config_load"): _config_load,
+    ("frame", "services"): _services,
+    ("frame", "classify"): _classify,
+    ("frame", "pod_path"): _pod_path,
+    ("frame", "container_path"): _container_path,
+    ("frame", "nri_container_path"): _nri_path,
+    ("frame", "join_container"): _join,
+    ("frame", "nri_pod"): _nri_pod,
+    ("frame", "nri_events"): _nri_events,
+    ("frame", "dispatch"): _dispatch,
+    ("frame", "setup"): _setup,
+    ("preemption", "add"): _preemption,
+    ("preemption", "update"): _preemption,
+    ("preemption", "start"): _preemption,
+    ("dynCache", "mask_bits"): _mask_bits,
+    ("dynCache", "mask"): _mask,
+    ("dynCache", "start"): _cache_start,
+    ("dynCache", "sync"): _cache_sync,
+    ("ioLimit", "parse"): _parse,
+    ("ioLimit", "reset_text"): _reset_text,
+    ("ioLimit", "device"): _device,
+    ("ioLimit", "add"): _limit,
+    ("ioLimit", "update"): _limit,
+    ("ioLimit", "start"): _limit,
+    ("ioCost", "device"): _cost_device,
+    ("ioCost", "support"): _cost_support,
+    ("ioCost", "config"): _cost_config,
+    ("ioCost", "stop"): _cost_stop,
+    ("ioCost", "add"): _cost_pods,
+    ("ioCost", "update"): _cost_pods,
+    ("ioCost", "start"): _cost_pods,
+    ("dynMemory", "config_meminfo"): _config_meminfo,
+    ("dynMemory", "add"): _memory_pods,
+    ("dynMemory", "update"): _memory_pods,
+    ("dynMemory", "start"): _memory_pods,
+    ("quotaBurst", "add"): _burst,
+    ("quotaBurst", "update"): _burst,
+    ("quotaBurst", "start"): _burst,
+    ("quotaTurbo", "fast_fallback"): _fast_fallback,
+    ("quotaTurbo", "elevate"): _elevate,
+    ("quotaTurbo", "adjust"): _adjust,
+    ("quotaTurbo", "max_next"): _max_next,
+    ("quotaTurbo", "node_util"): _node_util,
+    ("quotaTurbo", "write"): _write,
+    ("quotaTurbo", "add"): _add,
+    ("quotaTurbo", "tick"): _tick,
+    ("quotaTurbo", "service_tick"): _service_tick,
+    ("quotaTurbo", "start"): _restore,
+    ("quotaTurbo", "stop"): _restore,
+    ("psi", "start"): _of_nothing,
+    ("psi", "victim"): _victim,
+    ("psi", "monitor"): _monitor,
+    ("cpuevict", "round"): _round,
+    ("memoryevict", "round"): _round,
+    ("memoryevict", "check"): _check,
+    ("eviction", "request"): _request,
+    ("eviction", "round_request"): _round_request,
+    ("cpi", "series_add"): _series_add,
+    ("cpi", "series_normalize"): _normalized,
+    ("cpi", "expire"): _expire,
+    ("cpi", "outlier"): _outlier,
+    ("cpi", "antagonist"): _antagonist,
+    ("cpi", "limit"): _limit_fails,
+    ("cpi", "add"): _cpi_add,
+    ("cpi", "start"): _cpi_start,
+    ("cpi", "stop"): _cpi_stop,
+    ("cpi", "collect_cpi"): _collect,
+    ("cpi", "round"): _cpi_round,
+}

@@ -1,135 +1,318 @@
-"""Stages of the evictions and of cpi. Next: `tests.rubik_cases.deviations`."""
+"""Stages of the evictions and of cpi, whose services see the use of pods as time passes."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, Final
 
-from nri.host.pressure import parse_pressure
-from nri.host.usage import parse_memory
-from nri.policies.rubik import cpi, evict
-from nri.policies.rubik.evict import Cooldown, Sample, Window
-from nri.policies.rubik.pods import Pod, offline
-from nri.policies.writes import Write
-from tests.rubik_cases.tree import Files, pod_of
-from tests.rubik_cases.turbo import ticks_of
+import pytest
+
+from nri.agent.loops.evictor import ApiserverEvictor, Evictor
+from nri.agent.profiles.rubik.services import counting
+from nri.host import Unsupported
+from nri.host.perf import Event
+from nri.policies.rubik import cpi, dyn_cache, evict
+from tests.rubik_cases.limits import resctrl_files
+from tests.rubik_cases.world import CaseWorld, Json
+from tests.support.http_server import HttpServer, body
 
 __all__ = ["STAGES"]
 
-Json = dict[str, Any]
-_QUOTA = "cpu.cfs_quota"
-#: How many of the first decisions fail.
-_FAILS = {"always": 1 << 30, "first": 1, "first two": 2, "first three": 3}
+_SECOND_NS: Final = 10**9
+_OFFLINE: Final = {"volcano.sh/preemptable": "true"}
+#: How often a pod may not go, by the word of a case.
+_FAILS: Final = {"always": 1 << 30, "first": 1, "first two": 2, "first three": 3}
 
 
-def _loads(pods: list[Json], by: str, cpus: int) -> dict[str, float | None]:
-    found = {}
-    for each in pods:
-        samples = [Sample(one["t_ns"], one["cpu_usage_ns"], one["memory_bytes"]) for one in each["stats"] or ()]
-        found[each["uid"]] = evict.cpu_percent(samples, cpus) if by == "cpu" else evict.memory_mb(samples)
-    return found
+def _lay_use(world: CaseWorld, pod: Json, cpu_ns: int, memory_bytes: int) -> None:
+    """Have a pod's cgroup have used so much."""
+    path = pod["cgroup_path"]
+    world.lay(
+        {
+            f"cpuacct/{path}/cpuacct.usage": f"{cpu_ns}\n",
+            f"cpu/{path}/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
+            f"memory/{path}/memory.usage_in_bytes": f"{memory_bytes}\n",
+            f"memory/{path}/memory.stat": "total_inactive_file 0\n",
+        }
+    )
 
 
-def _victim(given: Json) -> Json:
-    loads = _loads(given["pods"], given["by"], given["ncpu"])
-    chosen = evict.victim(map(pod_of, given["pods"]), loads)
-    values = {each["name"]: -1 if loads[each["uid"]] is None else loads[each["uid"]] for each in given["pods"]}
-    return {"error": False, "values": values, "victim": chosen.name if chosen else None}
+def _play(world: CaseWorld, pods: list[Json], others: list[Json], before_last: Mapping[str, str]) -> None:
+    """Have a round for each reading of pods, the last ones of all at once; files come before the last round."""
+    # Two readings of one time are one reading.
+    pods = [{**pod, "stats": list({one["t_ns"]: one for one in pod["stats"] or ()}.values())} for pod in pods]
+    rounds = max((len(pod["stats"]) for pod in pods), default=0) or 1
+    world.run(*pods, *others)
+    times = next((pod["stats"] for pod in pods if len(pod["stats"]) == rounds), [{"t_ns": _SECOND_NS}])
+    for place in range(rounds):
+        for pod in pods:
+            stats = pod["stats"]
+            at = place - (rounds - len(stats))
+            if at >= 0:
+                _lay_use(world, pod, stats[at]["cpu_usage_ns"], stats[at]["memory_bytes"])
+        if place == rounds - 1:
+            world.lay(before_last)
+        world.round(times[place]["t_ns"] - times[0]["t_ns"] + _SECOND_NS)
 
 
-def _monitor(given: Json) -> Json:
-    config, files = given["config"], given["files"]
-    online = [pod for pod in map(pod_of, given["other_pods"]) if not offline(pod)]
-    avg10: dict[str, list[float]] = {}
-    for resource in config["resource"]:
-        for pod in online:
-            text = files.get(f"cpuacct/{pod.folder}/{resource}.pressure")
-            try:
-                some = parse_pressure(text).some if text is not None else None
-            except ValueError:
-                continue
-            avg10.setdefault(resource, []).append(some.avg10 if some else 0.0)
-    resource = evict.pressed(config["resource"], avg10, config["avg10threshold"])
-    chosen = None
-    if resource:
-        loads = _loads(given["offline_pods"], evict.BY[resource], given["ncpu"])
-        chosen = evict.victim(evict.candidates(map(pod_of, given["offline_pods"])), loads)
-    return {"error": False, "evict": [chosen.name] if chosen else []}
+def _evicted(world: CaseWorld, pods: list[Json]) -> list[str]:
+    names = {pod["uid"]: pod["name"] for pod in pods}
+    return [names[uid] for uid in world.asked.pods]
 
 
-def _window(given: Json) -> Json:
-    config = given["config"]
-    window, steps, average = Window(config["windows"]), [], None
-    for each in given["samples"]:
-        try:
-            average = window.add(each["t_ms"] * 10**6, ticks_of(each["proc_stat"]))
-        except ValueError:
-            pass  # no sample
-        over = average is not None and average >= config["threshold"]
-        steps.append({"average": -1 if average is None else average, "exceeded": over, "samples": len(window)})
+def _failed(world: CaseWorld) -> bool:
+    """Whether a round could not do something that rubik counts as an error, and does not only log."""
+    logged = ("unsupported here", "there is no offline pod", "stays")
+    return any(not any(word in problem for word in logged) for problem in world.problems)
+
+
+def _victim(folder: Path, given: Json, expected: Json) -> Json:
+    """An online pod that waits, so that one of the offline ones has to go."""
+    by, pods = given["by"], [{**pod, "annotations": _OFFLINE} for pod in given["pods"]]
+    web = {"name": "web", "uid": "web", "cgroup_path": "kubepods/podweb"}
+    config = {"resource": [by], "interval": 10, "avg10threshold": 5.0}
+    world = CaseWorld(folder, cpus=given["ncpu"], psi=config)
+    line = "avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"
+    _play(world, pods, [web], {f"cpuacct/kubepods/podweb/{by}.pressure": f"some {line}full {line}"})
+    used = world.service.use(by, given["ncpu"])
+    values = {pod["name"]: -1 if used.get(pod["uid"]) is None else used[pod["uid"]] for pod in pods}
+    return {"error": False, "values": values, "victim": next(iter(_evicted(world, pods)), None)}
+
+
+def _monitor(folder: Path, given: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, cpus=given["ncpu"], psi=given["config"])
+    _play(world, given["offline_pods"], given["other_pods"], given["files"])
+    return {"error": _failed(world), "evict": _evicted(world, [*given["offline_pods"], *given["other_pods"]])}
+
+
+def _psi_start(folder: Path, given: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, psi={"resource": ["cpu"]})
+    world.run(*(given["pods"] or ()))
+    world.round()
+    return {"error": _failed(world)}
+
+
+def _window(folder: Path, given: Json, expected: Json) -> Json:
+    world, steps = CaseWorld(folder, cpuevict=given["config"]), []
+    batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": _OFFLINE}
+    world.run(batch)
+    for sample in given["samples"]:
+        world.put("/proc/stat", sample["proc_stat"])
+        world.round(sample["t_ms"] * 10**6 + _SECOND_NS)
+        average, kept = world.service.average, len(world.service.window)
+        # The use of this pod is not known, so that it is reported and not evicted when one has to go.
+        exceeded = any("there is no offline pod" in problem for problem in world.problems)
+        steps.append({"average": -1 if average is None else average, "exceeded": exceeded, "samples": kept})
     return {"steps": steps}
 
 
-def _cooldown(given: Json) -> Json:
-    """A decision without an error stands for an eviction."""
-    pause, asked = Cooldown(given["cooldown"]), []
-    fails = _FAILS.get(given["decision_fails"], 0)
+def _cooldown(folder: Path, given: Json, expected: Json) -> Json:
+    """Rounds on a node without free memory, of which each asks for a pod until a pause follows an eviction."""
+    config = {"threshold": 1, "interval": given["interval"], "cooldown": given["cooldown"]}
+    world = CaseWorld(folder, memoryevict=config)
+    world.put("/proc/meminfo", "MemTotal: 100 kB\nMemFree: 0 kB\n")
+    fails, asked = _FAILS.get(given["decision_fails"], 0), []
     for tick in range(given["ticks"]):
-        if pause.over(tick * given["interval"]):
+        batch = {"name": f"b{tick}", "uid": f"b{tick}", "cgroup_path": f"kubepods/podb{tick}", "annotations": _OFFLINE}
+        _lay_use(world, batch, 0, 1)
+        world.run(batch)
+        world.asked.refuses = "it may not go" if len(asked) < fails else ""
+        before = len(world.asked.pods)
+        world.round((tick * given["interval"] + 1) * _SECOND_NS)
+        if len(world.asked.pods) > before:
             asked.append(tick)
-            if len(asked) > fails:
-                pause.begin(tick * given["interval"])
     return {"decision_ticks": asked}
 
 
-def _pods(found: list[Json]) -> list[Pod]:
-    keys = {"uid": "", "cgroup_path": "", "annotations": {}, "labels": {}}
-    made = []
-    for each in found:
-        extra = {"annotations": {"volcano.sh/preemptable": "true"}} if each.get("offline") else {}
-        made.append(pod_of({**keys, "uid": each["name"], **each, **extra}))
-    return made
+def _round(service: str) -> Any:
+    """The stage `round` of an eviction by the use of the node."""
+
+    def run(folder: Path, given: Json, expected: Json) -> Json:
+        world, pods = _evict_once(folder, given, service)
+        return {"error": _failed(world), "evict": _evicted(world, pods)}
+
+    return run
 
 
-def _round(given: Json) -> Json:
-    pods = _pods(given["pods"])
-    found = evict.candidates(pods)
-    loads = {
-        pod.uid: each["load"] if each["load"] >= 0 else None for pod, each in zip(pods, given["pods"], strict=True)
-    }
-    chosen = evict.victim(found, loads) if given["exceeded"] else None
-    return {"asked": bool(found), "error": False, "evict": [chosen.name] if chosen else []}
+def _evict_once(
+    folder: Path, given: Json, service: str, evictor: Evictor | None = None
+) -> tuple[CaseWorld, list[Json]]:
+    """Two rounds of a node that is above or below the threshold in the second one, and pods with loads."""
+    config = {"threshold": 50} if service == "memoryevict" else {"threshold": 50, "interval": 1}
+    world = CaseWorld(folder, cpus=1, evictor=evictor, **{service: config})
+    pods = []
+    for pod in given["pods"]:
+        extra = {"annotations": _OFFLINE} if pod.get("offline") else {}
+        base = {"uid": f"uid-{pod['name']}", "cgroup_path": f"kubepods/pod{pod['name']}"}
+        pods.append({**base, **pod, **extra})
+    world.run(*pods)
+    busy, idle = (100, 0) if given["exceeded"] else (0, 100)
+    for place in (0, 1):
+        last = place == 1
+        full = given["exceeded"] and last
+        world.put("/proc/meminfo", f"MemTotal: 100 kB\nMemFree: {1 if full else 99} kB\n")
+        world.put("/proc/stat", f"cpu  {busy * place} 0 0 {idle * place} 0 0 0 0 0 0\n")
+        for pod in pods:
+            if pod["load"] >= 0:
+                _lay_use(world, pod, int(pod["load"] * place * _SECOND_NS / 100), int(pod["load"] * 10**6))
+        world.round((place + 1) * _SECOND_NS)
+    return world, pods
 
 
-def _request(given: Json) -> Json:
-    found, error = [], False
-    for each in given["targets"]:
-        if each["namespace"] == "kube-system":
-            error = True
-            continue
-        found.append(_eviction(each["namespace"], each["name"]))
-        error = error or each["name"] in (given["api_refuses"] or "")
-    return {"error": error, "requests": found}
-
-
-def _eviction(namespace: str, name: str) -> Json:
-    meta = {"name": name, "namespace": namespace}
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
-    return {"method": "POST", "path": f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", "body": body}
-
-
-def _round_request(given: Json) -> Json:
-    found = _round(given)
-    spaces = {each["name"]: each["namespace"] for each in given["pods"]}
-    return {"error": False, "requests": [_eviction(spaces[name], name) for name in found["evict"]]}
-
-
-def _check(given: Json) -> Json:
-    try:
-        used = evict.memory_percent(parse_memory(given["meminfo"]))
-    except ValueError:
+def _check(folder: Path, given: Json, expected: Json) -> Json:
+    """A node with one pod that may go: whether it has to is whether the threshold is reached."""
+    world = CaseWorld(folder, memoryevict={"threshold": given["threshold"]})
+    batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": _OFFLINE}
+    _lay_use(world, batch, 0, 1)
+    world.put("/proc/meminfo", given["meminfo"])
+    world.run(batch)
+    world.round()
+    if _unknown(world):
         return {"error": True}
-    return {"used_percent": used, "exceeded": used >= given["threshold"]}
+    return {"used_percent": evict.memory_percent(world.sample().sizes), "exceeded": bool(world.asked.pods)}
+
+
+def _unknown(world: CaseWorld) -> bool:
+    return any("no pod goes: unsupported here" in problem for problem in world.problems)
+
+
+def _evict_by_server(folder: Path, refuses: str, run: Callable[[Evictor], CaseWorld]) -> Json:
+    """Have pods evicted by an API server, which refuses some of them."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        name = handler.path.split("/")[-2]
+        status = json.dumps({"kind": "Status", "message": "it may not go"}).encode()
+        body(status, 429 if refuses and name in refuses else 201, Connection="close")(handler)
+
+    with HttpServer().listening() as server:
+        server.otherwise = answer
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [cluster],
+                    "users": [{"name": "u", "user": {}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+        world = run(ApiserverEvictor(str(kubeconfig)))
+        asked = [{"method": one["method"], "path": one["path"], "body": one["body"]} for one in server.asked]
+    first = {one["path"]: one for one in reversed(asked)}  # one that may not go is asked for again
+    return {"error": _failed(world), "requests": list(reversed(first.values()))}
+
+
+def _request(folder: Path, given: Json, expected: Json) -> Json:
+    """Targets that all have to go, one after the other: those named first use more memory."""
+
+    def run(evictor: Evictor) -> CaseWorld:
+        world = CaseWorld(folder / "machine", evictor=evictor, memoryevict={"threshold": 1, "cooldown": 1})
+        world.put("/proc/meminfo", "MemTotal: 100 kB\nMemFree: 0 kB\n")
+        pods = [
+            {**target, "uid": f"uid-{number}", "cgroup_path": f"kubepods/pod{number}", "annotations": _OFFLINE}
+            for number, target in enumerate(given["targets"])
+        ]
+        for number, pod in enumerate(pods):
+            _lay_use(world, pod, 0, (len(pods) - number) * 10**6)
+        world.run(*pods)
+        for number in range(len(pods)):
+            world.round((2 * number + 1) * _SECOND_NS)
+        return world
+
+    return _evict_by_server(folder, given["api_refuses"] or "", run)
+
+
+def _round_request(folder: Path, given: Json, expected: Json) -> Json:
+    def run(evictor: Evictor) -> CaseWorld:
+        return _evict_once(folder / "machine", given, given["service"], evictor)[0]
+
+    return _evict_by_server(folder, "", run)
+
+
+# -- counters ---------------------------------------------------------------------------------------------------------
+
+
+class _Counters:
+    """The counters of cgroups: what they count, by the cgroup; None where there are none."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Mapping[Event, int] | None] = {}
+        self._cgroup = ""
+
+    def count(self, _hierarchies: Any, _root: Any, cgroup: str, *_: Any) -> Any:
+        """Begin to count."""
+        if self.events.get(cgroup) is None:
+            raise OSError(2, "this case has no counters for it", cgroup)
+        counters = _Counters()
+        counters.events, counters._cgroup = self.events, cgroup
+        return counters
+
+    def read(self) -> Mapping[Event, int]:
+        """What was counted."""
+        return self.events[self._cgroup] or {}
+
+    def close(self) -> None:
+        """Count no longer."""
+
+
+@contextmanager
+def _counted(supported: bool = True) -> Iterator[_Counters]:
+    """Have services count by counters of the case, in place of those of this machine's processor."""
+    counters = _Counters()
+    lacking = None if supported else Unsupported("this case's machine has no counters")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "probe_events", lambda _events: lacking)
+        patch.setattr(counting, "count", counters.count)
+        yield counters
+
+
+def _dynamic(folder: Path, given: Json, expected: Json) -> Json:
+    files = {**resctrl_files(given["cbm_mask"], given["numa_nodes"])}
+    config, steps = given["config"], []
+    level, measured = given["offline_cache_limit"], max(map(len, given["steps"]), default=0)
+    world = CaseWorld(folder, files, dynCache=config)
+    world.round(_SECOND_NS)
+    world.service.dynamic = dyn_cache.Shares(given["l3"], given["mb"])
+    annotations = {**_OFFLINE, dyn_cache.ANNOTATION: level}
+    batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": annotations}
+    online = [{"name": f"on{n}", "uid": f"on{n}", "cgroup_path": f"kubepods/podon{n}"} for n in range(measured)]
+    for pod in online:
+        _lay_use(world, pod, 0, 0)
+    with _counted() as counters:
+        world.run(*online, *([] if level == "none" else [batch]))
+        for misses in given["steps"]:
+            world.run(*online[: len(misses)], *([] if level == "none" else [batch]))
+            counters.events = {pod["cgroup_path"]: _events(one) for pod, one in zip(online, misses, strict=False)}
+            world.forget()
+            world.round(round(world.clock.now * _SECOND_NS) + config["adjustInterval"] * 10**6)
+            world.round(round(world.clock.now * _SECOND_NS) + config["perfDuration"] * 10**6)
+            shares = world.service.dynamic
+            name = "resctrl/rubik_dynamic/schemata"
+            moved = (shares.l3, shares.mb) != (
+                (steps[-1]["l3"], steps[-1]["mb"]) if steps else (given["l3"], given["mb"])
+            )
+            text = {name: world.executor.groups["rubik_dynamic"]} if moved else {}
+            steps.append({"l3": shares.l3, "mb": shares.mb, "files": text})
+    return {"steps": steps}
+
+
+def _events(misses: Json | None) -> Mapping[Event, int] | None:
+    if misses is None:
+        return None
+    return {Event.REFERENCES: 99, Event.MISSES: misses["cache_miss"],
+            Event.LAST_LEVEL_READS: 99, Event.LAST_LEVEL_MISSES: misses["llc_miss"]}  # fmt: skip
+
+
+# -- cpi --------------------------------------------------------------------------------------------------------------
 
 
 def _series(given: Any) -> cpi.Series:
@@ -137,25 +320,27 @@ def _series(given: Any) -> cpi.Series:
 
 
 def _shown(series: cpi.Series) -> list[list[float]]:
-    return [list(each) for each in series]
+    return [list(sample) for sample in series]
 
 
-def _series_add(given: Json) -> Json:
+def _series_add(folder: Path, given: Json, expected: Json) -> Json:
     series = _series(given["series"])
     try:
-        if given["series"] is None:
-            raise ValueError("no series")
         cpi.add(series, *given["add"])
     except ValueError:
         return {"error": True, "series": _shown(series)}
     return {"error": False, "series": _shown(series)}
 
 
-def _series_range(given: Json) -> Json:
+def _series_range(folder: Path, given: Json, expected: Json) -> Json:
     return {"series": _shown(cpi.within(_series(given["series"]), given["start"], given["end"])) or None}
 
 
-def _series_expire(given: Json) -> Json:
+def _series_normalize(folder: Path, given: Json, expected: Json) -> Json:
+    return {"series": _shown(cpi.normalized(_series(given["series"])))}
+
+
+def _series_expire(folder: Path, given: Json, expected: Json) -> Json:
     old, rest = cpi.split(_series(given["series"]), given["before"])
     return {"expired": _shown(old), "series": _shown(rest)}
 
@@ -164,103 +349,174 @@ def _baseline(given: Json) -> cpi.Baseline:
     return cpi.Baseline(given.get("count", 0), given["mean"], given["std"])
 
 
-def _online(given: Json) -> cpi.Online:
-    return cpi.Online(_baseline(given), _series(given["cpi"]), _series(given.get("cpu")))
+def _online(given: Json, base: int = 0) -> cpi.Online:
+    cpis, cpus = (_after(given.get(key), base) for key in ("cpi", "cpu"))
+    return cpi.Online(_baseline(given), cpis, cpus)
 
 
-def _expire(given: Json) -> Json:
+def _after(series: Any, base: int) -> cpi.Series:
+    """A series whose times begin at a base, so that seconds as floats keep each nanosecond."""
+    return [(at - base, value) for at, value in series or ()]
+
+
+def _statistic(folder: Path, given: Json, expected: Json) -> Json:
+    return asdict(_baseline(given).fold(given["values"] or []))
+
+
+def _expire(folder: Path, given: Json, expected: Json) -> Json:
+    """Old samples are cleared when that is due, in a round."""
+    base = given["before"] - 3600 * _SECOND_NS
+    world = CaseWorld(folder, cpi=None)
+    word = "online" if given["online"] else "offline"
+    world.run({"name": "p", "uid": "p", "cgroup_path": "kubepods/podp", "annotations": {cpi.ANNOTATION: word}})
+    with _counted(supported=False):
+        world.round(_SECOND_NS)
+        service, online = world.service, _online(given, base)
+        service.online, service.suspects = ({"p": online}, {}) if given["online"] else ({}, {"p": online.cpu})
+        service.due |= {"sample": 1e12, "judge": 1e12, "clear": 0.0}
+        world.round(given["before"] - base + cpi.SUSPECT_NS)
     if not given["online"]:
-        found = cpi.Online(
-            _baseline(given), *(cpi.split(_series(given[key]), given["before"])[1] for key in ("cpi", "cpu"))
-        )
-    else:
-        found = cpi.expire(_online(given), given["before"])
-    return {**asdict(found.baseline), "cpi": _shown(found.cpi), "cpu": _shown(found.cpu)}
+        return {
+            **asdict(_baseline(given)),
+            "cpi": _shown(_after(given["cpi"], 0)),
+            "cpu": _back(service.suspects["p"], base),
+        }
+    found = service.online["p"]
+    return {**asdict(found.baseline), "cpi": _back(found.cpi, base), "cpu": _back(found.cpu, base)}
 
 
-def _outlier(given: Json) -> Json:
-    return {"outlier": cpi.outlier(_online(given), given["now"], given["window_s"] * 10**9)}
+def _back(series: cpi.Series, base: int) -> list[list[float]]:
+    return [[at + base, value] for at, value in series]
 
 
-def _antagonist(given: Json) -> Json:
-    score = cpi.score(_online(given), _series(given["suspect_cpu"]), given["now"], given["window_s"] * 10**9)
+def _outlier(folder: Path, given: Json, expected: Json) -> Json:
+    return {"outlier": cpi.outlier(_online(given), given["now"], given["window_s"] * _SECOND_NS)}
+
+
+def _antagonist(folder: Path, given: Json, expected: Json) -> Json:
+    suspect = _series(given["suspect_cpu"])
+    score = cpi.score(_online(given), suspect, given["now"], given["window_s"] * _SECOND_NS)
     return {"antagonist": score > given["metric"], "score": score}
 
 
-def _limit(given: Json) -> Json:
-    pod = pod_of(given["pod"])
-    files = Files(given["files"])
-    quotas = {folder: files.number(folder, _QUOTA) for folder in pod.folders()}
-    shown: Json = {"add_error": False, "lock_held_after_limit": False, "lock_held_after_restore": False}
-    _drop(files, pod, given["files_removed_before_limit"])
-    good = files.apply(cpi.limits(pod), whole=True)
-    shown.update(files_limited=files.changed(), limit_error=not good, limited=good)
-    files.forget()
-    _drop(files, pod, given["files_removed_before_restore"])
-    back = [Write(folder, _QUOTA, str(quota)) for folder, quota in quotas.items() if quota is not None]
-    restored = files.apply(back, whole=True) if good else True
-    shown.update(files_restored=files.changed(), limited_after_restore=not restored)
+_WEB: Final = {"name": "web", "uid": "web", "cgroup_path": "kubepods/podweb", "annotations": {cpi.ANNOTATION: "online"}}
+#: Samples of a pod that is slowed down at the end of an hour, and of the one that does it.
+_SLOWED: Final = [(at * _SECOND_NS, 1.0 if at < 3450 else 2.0) for at in range(3290, 3600, 60)]
+_GUILTY: Final = [(at, 0.0 if value == 1.0 else 3.0) for at, value in _SLOWED]
+_USED: Final = [(at, 1.0) for at, _ in _SLOWED]
+
+
+def _judged(folder: Path, files: Json, pods: list[Json], online: Mapping[str, cpi.Online], suspects: Any) -> CaseWorld:
+    """A machine just before pods with these samples are judged, at the end of an hour."""
+    world = CaseWorld(folder, files, cpi=None)
+    webs = [{**_WEB, "name": name, "uid": name, "cgroup_path": f"kubepods/pod{name}"} for name in online]
+    world.run(*webs, *pods)
+    with _counted(supported=False):
+        world.round(3300 * _SECOND_NS)
+    world.service.online, world.service.suspects = dict(online), dict(suspects)
+    world.forget()
+    return world
+
+
+def _limit(folder: Path, given: Json, expected: Json) -> Json:
+    pod = given["pod"]
+    baseline = cpi.Online(cpi.Baseline(100, 1.0, 0.1), list(_SLOWED), list(_USED))
+    world = _judged(folder, given["files"], [pod], {"web": baseline}, {pod["uid"]: list(_GUILTY)})
+    with _counted(supported=False):
+        _drop(world, pod, given["files_removed_before_limit"])
+        world.executor.failed.clear()
+        world.round(3600 * _SECOND_NS)
+        failed, limited = any("cannot be read" in one for one in world.problems), bool(len(world.service))
+        shown: Json = {"add_error": False, "lock_held_after_limit": False, "lock_held_after_restore": False}
+        shown.update(files_limited=world.changed(), limit_error=failed, limited=limited)
+        world.forget()
+        _drop(world, pod, given["files_removed_before_restore"])
+        world.service.suspects[pod["uid"]] = []
+        world.service.online["web"] = cpi.Online(cpi.Baseline(), [], [])
+        world.round(3901 * _SECOND_NS)
+    shown.update(files_restored=world.changed(), limited_after_restore=bool(len(world.service)))
     return shown
 
 
-def _drop(files: Files, pod: Pod, names: list[str] | None) -> None:
+def _drop(world: CaseWorld, pod: Json, names: list[str] | None) -> None:
     for name in names or ():
-        files.now.pop(f"cpu/{'/'.join(filter(None, (pod.folder, name)))}/cpu.cfs_quota_us", None)
-    files.forget()
+        world.lay({f"cpu/{'/'.join(filter(None, (pod['cgroup_path'], name)))}/cpu.cfs_quota_us": None})
+    world.forget()
 
 
-def _cpi_add(given: Json) -> Json:
-    pod, files = pod_of(given["pod"]), Files(given["files"])
-    kind = pod.annotations.get(cpi.ANNOTATION)
-    readable = all(files.read(folder, _QUOTA) is not None for folder in pod.folders())
-    shown = {"error": False, "delete_error": False, "left_after_delete": 0}
-    return {**shown, "online": kind == "online", "offline": kind == "offline" and readable}
+def _cpi_add(folder: Path, given: Json, expected: Json) -> Json:
+    pod, world = given["pod"], CaseWorld(folder, given["files"], cpi=None)
+    world.run(pod)
+    with _counted(supported=False):
+        world.round()
+        service = world.service
+        shown = {"error": False, "online": pod["uid"] in service.online, "offline": pod["uid"] in service.suspects}
+        world.run()
+        world.round()
+    left = len(service.online) + len(service.suspects)
+    return {**shown, "delete_error": bool(world.executor.failed), "left_after_delete": left}
 
 
-def _cpi_start(given: Json) -> Json:
-    return {"error": not given["perf_supported"] or given["pods"] is None}
+def _cpi_start(folder: Path, given: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, cpi=None)
+    world.run(*(given["pods"] or ()))
+    with _counted(given["perf_supported"]):
+        world.round(60 * _SECOND_NS)
+    return {"error": bool(world.problems)}
 
 
-def _cpi_stop(given: Json) -> Json:
-    return {"files": {}, "panic": False}  # no pod of these cases was limited
+def _cpi_stop(folder: Path, given: Json, expected: Json) -> Json:
+    pod, world = given["pod"], CaseWorld(folder, given["files"], cpi=None)
+    world.run(pod)
+    with _counted(supported=False):
+        world.round(60 * _SECOND_NS)
+        if given.get("quota_now") is not None:
+            world.lay({f"cpu/{pod['cgroup_path']}/cpu.cfs_quota_us": given["quota_now"]})
+        if given.get("pod_gone"):
+            world.run()
+        world.forget()
+        world.loops.start()
+        world.loops.stop()
+    return {"files": world.changed(), "panic": False}
 
 
-def _collect(given: Json) -> Json:
+def _collect(folder: Path, given: Json, expected: Json) -> Json:
     try:
         return {"cpi": cpi.cpi_of(given["cycles"], given["instructions"])}
     except (KeyError, TypeError, ValueError):  # what was not counted
         return {"error": True}
 
 
-def _cpi_round(given: Json) -> Json:
-    files = Files(given["files"])
-    suspects = {name: _series(each["cpu"]) for name, each in given["offline"].items()}
-    found = cpi.antagonists([_online(each) for each in given["online"].values()], suspects, given["now"])
-    limited = [
-        name for name in sorted(found) if files.apply(cpi.limits(pod_of(given["offline"][name]["pod"])), whole=True)
-    ]
-    return {"files": files.changed(), "limited": limited}
+def _cpi_round(folder: Path, given: Json, expected: Json) -> Json:
+    base = given["now"] - 3600 * _SECOND_NS
+    online = {name: _online(one, base) for name, one in given["online"].items()}
+    pods = {one["pod"]["uid"]: one for one in given["offline"].values()}
+    suspects = {uid: _after(one["cpu"], base) for uid, one in pods.items()}
+    world = _judged(folder, given["files"], [one["pod"] for one in pods.values()], online, suspects)
+    with _counted(supported=False):
+        world.round(3600 * _SECOND_NS)
+    limited = [name for name, one in given["offline"].items() if one["pod"]["uid"] in world.service.limited]
+    return {"files": world.changed(), "limited": sorted(limited)}
 
 
-_WATER = {"round": _round, "window": _window, "cooldown": _cooldown, "check": _check}
-STAGES = {
-    "psi": {"victim": _victim, "monitor": _monitor, "start": lambda given: {"error": given["pods"] is None}},
-    "cpuevict": _WATER,
-    "memoryevict": _WATER,
+STAGES: dict[str, dict[str, Any]] = {
+    "psi": {"start": _psi_start, "victim": _victim, "monitor": _monitor},
+    "cpuevict": {"round": _round("cpuevict"), "window": _window, "cooldown": _cooldown},
+    "memoryevict": {"round": _round("memoryevict"), "check": _check, "cooldown": _cooldown},
     "eviction": {"request": _request, "round_request": _round_request},
+    "dynCache": {"dynamic": _dynamic},
     "cpi": {
         "series_add": _series_add,
         "series_range": _series_range,
-        "series_normalize": lambda given: {"series": _shown(cpi.normalized(_series(given["series"])))},
+        "series_normalize": _series_normalize,
         "series_expire": _series_expire,
-        "statistic": lambda given: asdict(_baseline(given).fold(given["values"] or [])),
+        "statistic": _statistic,
         "expire": _expire,
         "outlier": _outlier,
         "antagonist": _antagonist,
         "limit": _limit,
         "add": _cpi_add,
         "start": _cpi_start,
-        "config": lambda given: {"error": False},
         "stop": _cpi_stop,
         "collect_cpi": _collect,
         "round": _cpi_round,

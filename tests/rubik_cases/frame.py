@@ -3,191 +3,375 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.pods.nri import NriPods
+from nri.agent.pods.running import running
+from nri.agent.profiles.rubik.configuration import Services, read_settings
+from nri.agent.profiles.rubik.pods import OFFLINE, class_of, pod_of
+from nri.agent.profiles.rubik.services.service import Service
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.api import messages as m
 from nri.config import Source
-from nri.config.complaint import WrongValue
+from nri.config.layers import layer_of
 from nri.errors import ConfigError
-from nri.host.cgroups import expand
+from nri.host.cgroups import drivers
+from nri.host.cgroups.drivers import Driver
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
-from nri.kube.quantity import capped, ceil
-from nri.policies import paths
-from nri.policies.rubik import pods, settings
-from nri.policies.rubik.pods import Container, Pod
-from tests.rubik_cases.pods import Mirror, from_manifest
+from nri.policies.contexts import PodContext
+from nri.policies.rubik import settings
+from nri.policies.rubik.pods import Pod
+from tests.rubik_cases.world import CaseWorld, Json
 
-__all__ = ["CONFIGS", "STAGES", "block"]
+__all__ = ["CONFIGS", "STAGES"]
 
-Json = dict[str, Any]
-_ERROR = {"error": True}
+_ERROR: Final = {"error": True}
+
+
+# -- the configuration file -------------------------------------------------------------------------------------------
+
+
+def _source(text: str) -> Source:
+    return Source("config.json", text, "json")
 
 
 def _plain(value: Any) -> Any:
     """A settings object as its block has it; what is not set is left out."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    found = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
-    unsaid = (None, 0) if isinstance(value, settings.Net) else (None,)
-    return {name: _plain(each) for name, each in found if each not in unsaid}
+    fields = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
+    unset = (None, 0) if isinstance(value, settings.Net) else (None,)
+    return {name: _plain(item) for name, item in fields if item not in unset}
 
 
-def _config_load(given: Json) -> Json:
-    if given["text"] is None:
-        return _ERROR
+def _config_load(folder: Path, given: Json, expected: Json) -> Json:
+    if given["text"] is None:  # the agent is given the name of a file
+        return _ERROR if _checked(folder / "config.json") else {}
+    source = _source(given["text"])
     try:
-        file = settings.load(Source("config.json", given["text"], "json"))
+        file = settings.read(layer_of(source).tree if given["text"].strip() != "null" else None, source)
     except ConfigError:
         return _ERROR
     agent = {"enabledFeatures": None, **_plain(file.agent)}
     return {"agent": agent, "blocks": len(file.blocks), "error": False}
 
 
-def _log_config(given: Json) -> Json:
+def _checked(path: Path) -> bool:
+    """Whether a file cannot be read."""
     try:
-        settings.Agent(**given).complain()
-    except WrongValue:
-        return _ERROR
-    return {"error": False}
+        path.read_text()
+    except OSError:
+        return True
+    return False
 
 
-def _driver(given: Json) -> Json:
-    return _complains(settings.Agent(cgroupDriver=given["driver"]))
-
-
-def _complains(agent: settings.Agent) -> Json:
+def _agent(**keys: Any) -> Json:
     try:
-        agent.complain()
-    except WrongValue:
-        return _ERROR
-    return {"error": False}
-
-
-def _services(given: Json) -> Json:
-    try:
-        found = settings.services(settings.load(Source("config.json", given["text"], "json")))
+        read_settings(_source(json.dumps({"agent": keys})))
     except ConfigError:
         return _ERROR
-    if "ioCost" in found or "net" in getattr(found.get("preemption"), "resource", ()):
-        return _ERROR  # the machine of the records had neither cost by cgroup nor control of the network
-    return {"error": False, "services": sorted(found)}
+    return {"error": False}
 
 
-def block(service: str, text: str | None) -> Any:
-    """Return the settings of a block. Raises ConfigError."""
-    if text is None:
-        return settings.block_of(service, None, Source("config.json", "", "json"))
+def _log_config(folder: Path, given: Json, expected: Json) -> Json:
+    return _agent(**given)
+
+
+def _driver(folder: Path, given: Json, expected: Json) -> Json:
+    return _agent(cgroupDriver=given["driver"])
+
+
+def _services(folder: Path, given: Json, expected: Json) -> Json:
+    """The services that a file switches on, on a machine without cost models and control of the network."""
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ConfigError("config.json", service, str(error)) from None
-    return settings.block_of(service, value, Source("config.json", text, "json"))
+        layer = read_settings(_source(given["text"]))
+    except ConfigError:
+        return _ERROR
+    names = sorted(layer.layer.tree["gates"]) if layer is not None else []
+    tree = json.loads(given["text"])
+    world = CaseWorld(folder, **{name: tree.get(name) for name in names})
+    world.round()
+    lacking = [one for one in world.problems if one.startswith(("ioCost: ", "preemption: offline pods have a class"))]
+    return _ERROR if lacking else {"error": False, "services": names}
 
 
-def config(service: str) -> Any:
-    """Return the stage of a block."""
+def _config(service: str) -> Any:
+    """The stage of a service's block."""
 
-    def run(given: Json) -> Json:
+    def run(folder: Path, given: Json, expected: Json) -> Json:
+        text = "null" if given["block"] is None else given["block"]
+        source = _source(f'{{"agent": {{"enabledFeatures": ["{service}"]}}, "{service}": {text}}}')
         try:
-            made = block(service, given["block"])
+            block = settings.services(settings.read(layer_of(source).tree, source))[service]
         except ConfigError:
             return _ERROR
-        if service == "preemption" and "net" in made.resource and not given["net_qos_module"]:
-            return _ERROR
-        return {"error": False} if service == "dynMemory" else {"config": _plain(made), "error": False}
+        if service == "preemption" and "net" in block.resource:
+            module = dict.fromkeys(("enable", "disable", "waterline", "bandwidth"), "")
+            files = {f"proc/net_qos_{name}": "" for name in module} if given["net_qos_module"] else {}
+            world = CaseWorld(folder, files, preemption=json.loads(text))
+            world.round()
+            if any("net_qos_enable" in problem for problem in world.problems):
+                return _ERROR
+        return {"error": False} if service == "dynMemory" else {"config": _plain(block), "error": False}
 
     return run
 
 
-CONFIGS = {name: {"config": config(name)} for name, needed in settings.FEATURES.items() if needed and name != "ioCost"}
+CONFIGS = {
+    name: {"config": _config(name)}
+    for name, needs_block in settings.FEATURES.items()
+    if needs_block and name != "ioCost"
+}
 
 
-def _classify(given: Json) -> Json:
-    pod = Pod("", annotations=given["annotations"] or {}, labels=given["labels"] or {})
-    return {"offline": pods.offline(pod)}
+def _config_of_nothing(service: str) -> Any:
+    """The stage of a service without a block: it is switched on by its name."""
+
+    def run(folder: Path, given: Json, expected: Json) -> Json:
+        return {"error": f'"{service}"' not in json.dumps(_services_of(service))}
+
+    return run
 
 
-def _pod_path(given: Json) -> Json:
-    annotations = {"kubernetes.io/config.hash": given["config_hash"]} if "config_hash" in given else {}
-    meta = {"uid": given["uid"], "annotations": annotations}
-    pod = from_manifest({"metadata": meta, "status": {"qosClass": given["qos_class"]}}, given["driver"])
-    return {"path": pod.folder}
+def _services_of(service: str) -> list[str]:
+    source = _source(json.dumps({"agent": {"enabledFeatures": [service]}}))
+    return list(settings.services(settings.read(layer_of(source).tree, source)))
 
 
-def _container_path(given: Json) -> Json:
-    status = {"qosClass": given["qos_class"], "containerStatuses": [{"containerID": given["container_id"]}]}
-    pod = from_manifest({"metadata": {"uid": given["uid"]}, "status": status}, given["driver"])
-    found = [each.folder for each in pod.containers]
-    return {"paths": found or None}
+CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in settings.FEATURES.items() if not block}
 
 
-def _folder(path: str, driver: str) -> str:
-    """The cgroup of what a runtime tells; the records keep a slash in front. Raises ValueError."""
-    if driver == paths.CGROUPFS or path.startswith("/"):
-        return path
-    if ":" not in path:
-        raise ValueError(path)
-    return expand(path)
+# -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def _nri_container_path(given: Json) -> Json:
+def _classify(folder: Path, given: Json, expected: Json) -> Json:
+    context = PodContext(annotations=given["annotations"] or {}, labels=given["labels"] or {})
+    return {"offline": class_of(context) == OFFLINE}
+
+
+def _is_offline(pod: Pod) -> bool:
+    return class_of(PodContext(annotations=pod.annotations, labels=pod.labels)) == OFFLINE
+
+
+def _listed(folder: Path, manifest: Json, driver: str) -> StrategyPod | None:
+    """A pod as rounds have it, of an object of the API; None if it does not run, or makes no sense."""
+    world = CaseWorld(folder)
+    pods = list(running([manifest], world.executor.hierarchies, driver))
+    return StrategyPod(pods[0]) if pods else None
+
+
+def _static(annotations: Json, config_hash: str | None) -> Json:
+    """The annotations of a pod; those of a static pod are the ones that a kubelet gives its mirror."""
+    if config_hash is None:
+        return annotations
+    mirror = {"kubernetes.io/config.mirror": config_hash, "kubernetes.io/config.hash": config_hash}
+    return {**annotations, **mirror, "kubernetes.io/config.source": "file"}
+
+
+def _pod(given: Json, statuses: list[Json]) -> Json:
+    return {
+        "metadata": {
+            "name": "p",
+            "namespace": "n",
+            "uid": given["uid"],
+            "annotations": _static({}, given.get("config_hash")),
+        },
+        "spec": {"containers": [{"name": one["name"]} for one in statuses]},
+        "status": {"phase": "Running", "qosClass": given["qos_class"], "containerStatuses": statuses},
+    }
+
+
+def _pod_path(folder: Path, given: Json, expected: Json) -> Json:
+    pod = _listed(folder, _pod(given, []), given["driver"])
+    return {"path": "" if pod is None else pod.folder}
+
+
+def _container_path(folder: Path, given: Json, expected: Json) -> Json:
+    pod = _listed(folder, _pod(given, [{"name": "c", "containerID": given["container_id"]}]), given["driver"])
+    paths = [container.cgroup_parent for container in pod.containers] if pod is not None else []
+    return {"paths": paths or None}
+
+
+def _join_container(folder: Path, given: Json, expected: Json) -> Json:
+    schemes = {
+        "": "containerd",
+        "cri-containerd": "containerd",
+        "crio": "cri-o",
+        "docker": "docker",
+        "isulad": "iSulad",
+    }
     try:
-        return {"path": _folder(given["cgroups_path"], given["driver"])}
-    except ValueError:
+        container = f"{schemes[given['prefix']]}://{given['container_id']}"
+        path = drivers.container_path(Driver(given["driver"]), given["pod_path"], container)
+    except (KeyError, ValueError):
         return _ERROR
+    return {"path": path}
 
 
-def _join_container(given: Json) -> Json:
-    prefix, end = given["prefix"], ".scope" if given["driver"] == paths.SYSTEMD else ""
-    name = f"{prefix and prefix + '-'}{given['container_id']}{end}"
-    return {"path": paths.joined(given["pod_path"], name)}
-
-
-def _pod_extract(given: Json) -> Json:
-    manifest, driver = given["pod"], given["driver"]
-    pod = from_manifest(manifest, driver)
-    containers = []
-    for each in sorted(pod.containers, key=lambda one: one.id):
-        specs = [one for one in manifest["spec"].get("containers") or () if one["name"] == each.name]
-        spec = specs[-1] if specs else {}
-        found = {part: _quantities(spec, part) for part in ("requests", "limits")}
-        found["limits"]["cpu"] = each.cpu_limit
-        containers.append({"id": each.id, "name": each.name, "cgroup_path": each.folder, **found})
+def _pod_extract(folder: Path, given: Json, expected: Json) -> Json:
+    manifest = given["pod"]
+    runs = (manifest.get("status") or {}).get("phase") == "Running"
+    meta = dict(manifest["metadata"])
+    hashed = (meta.get("annotations") or {}).get("kubernetes.io/config.hash")
+    if hashed:
+        meta["annotations"] = _static(meta["annotations"], hashed)
+    listed = _listed(folder, {**manifest, "metadata": meta}, given["driver"])
+    if listed is None:
+        return {"running": False}
+    pod, containers = pod_of(listed), []
+    for container in sorted(pod.containers, key=lambda one: one.id):
+        memory = {part: max(listed.amount(container.name, part, "memory"), 0) for part in ("requests", "limits")}
+        amounts = {
+            "requests": {"memory": memory["requests"]},
+            "limits": {"cpu": container.cpu_limit, "memory": memory["limits"]},
+        }
+        containers.append({"id": container.id.partition("://")[2], "name": container.name,
+                           "cgroup_path": container.folder, **amounts})  # fmt: skip
     shown = {
-        "uid": pod.uid, "name": pod.name, "namespace": pod.namespace, "cgroup_path": pod.folder,
-        "host_network": pod.host_network, "offline": pods.offline(pod), "containers": containers,
-    }  # fmt: skip
-    running = (manifest.get("status") or {}).get("phase") == "Running"
-    return {"pod": shown, "running": running}
+        "uid": hashed or pod.uid,
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "cgroup_path": pod.folder,
+        "host_network": pod.host_network,
+        "offline": _is_offline(pod),
+        "containers": containers,
+    }
+    return {"pod": shown, "running": runs}
 
 
-def _quantities(container: Json, part: str) -> Json:
-    asked = (container.get("resources") or {}).get(part) or {}
-    milli = ceil(capped(asked.get("cpu", 0)) * 1000)
-    return {"cpu": milli / 1000, "memory": ceil(capped(asked.get("memory", 0)) * 1000) / 1000}
+# -- pods over NRI ----------------------------------------------------------------------------------------------------
 
 
-def _nri_pod(given: Json) -> Json:
+class _Runtime:
+    """The agent's plugin, and the pods that it follows."""
+
+    def __init__(self, folder: Path) -> None:
+        world = CaseWorld(folder)
+        self.pods = NriPods(world.settings)
+        self.plugin = HookPlugin(replace(world.parts, pods=self.pods, profile=replace(world.parts.profile, hooks=())))
+        self.hierarchies = world.executor.hierarchies
+
+    def listed(self, driver: str) -> list[StrategyPod]:
+        """The pods as rounds have them."""
+        return [StrategyPod(pod) for pod in running(self.pods.pods(), self.hierarchies, driver)]
+
+
+def _sandbox(name: str, parent: str = "", **words: Any) -> m.PodSandbox:
+    pod = m.PodSandbox(id=f"sandbox-{name}", uid=words.pop("uid", f"uid-{name}"), name=name, namespace="n", **words)
+    pod.linux.cgroup_parent = parent or f"/kubepods/pod{name}"
+    return pod
+
+
+def _container(pod: m.PodSandbox, name: str, path: str) -> m.Container:
+    container = m.Container(id=name, pod_sandbox_id=pod.id, name=name, state=m.ContainerState.CONTAINER_RUNNING)
+    container.linux.cgroups_path = path
+    return container
+
+
+def _nri_container_path(folder: Path, given: Json, expected: Json) -> Json:
+    runtime = _Runtime(folder)
+    pod = _sandbox("p")
+    runtime.plugin.synchronize([pod], [_container(pod, "c", given["cgroups_path"])])
+    (listed,) = runtime.listed(given["driver"])
+    paths = [container.cgroup_parent for container in listed.containers]
+    return {"path": paths[0]} if paths else _ERROR
+
+
+def _nri_pod(folder: Path, given: Json, expected: Json) -> Json:
+    runtime = _Runtime(folder)
+    words = {"uid": given["uid"], "annotations": given.get("annotations") or {}}
+    pod = _sandbox(given["id"], given.get("cgroup_parent") or "", **words)
     if given.get("cgroup_parent") is None:
-        return _ERROR
-    pod = Pod(given["uid"], folder=given["cgroup_parent"], annotations=given.get("annotations") or {})
-    found = {"limits": {}, "requests": {}, "start_time": None, "host_network": False}
-    return {**found, "offline": pods.offline(pod), "cgroup_path": pod.folder}
+        pod.ClearField("linux")
+    runtime.plugin.synchronize([pod], [])
+    (listed,) = runtime.listed("systemd")
+    pod = pod_of(listed)
+    return {
+        "limits": {},
+        "requests": {},
+        "cgroup_path": pod.folder,
+        "host_network": pod.host_network,
+        "offline": _is_offline(pod),
+    }
 
 
-def _cpu_stat(given: Json) -> Json:
+def _nri_events(folder: Path, given: Json, expected: Json) -> Json:
+    """The pods that are known after each event; rounds look at all of them, so that no event reaches a service."""
+    runtime, steps = _Runtime(folder), []
+    runtime.plugin.synchronize([], [])
+    for event in given["events"]:
+        pod = _sandbox(event.get("pod") or "none")
+        container = _container(pod, event.get("container") or "", event.get("cgroups_path") or "")
+        _nri_event(runtime.plugin, event["event"], pod, container)
+        known = {
+            listed["metadata"]["uid"]: sorted(one["name"] for one in listed["spec"]["containers"])
+            for listed in runtime.pods.pods()
+        }
+        steps.append({"pods": known})
+    return {"steps": steps}
+
+
+def _nri_event(plugin: HookPlugin, event: str, pod: m.PodSandbox, container: m.Container) -> None:
+    if event == "sync_pods":
+        plugin.synchronize([pod], [])
+    elif event == "sync_containers":
+        plugin.synchronize([pod], [container])
+    elif event == "run_pod":
+        plugin.run_pod_sandbox(pod)
+    elif event == "remove_pod":
+        plugin.remove_pod_sandbox(pod)
+    elif event == "start_container":
+        plugin.create_container(pod, container)
+        plugin.post_create_container(pod, container)
+        plugin.start_container(pod, container)
+    elif event == "stop_container":
+        plugin.stop_container(pod, container)
+    elif event == "remove_container":
+        plugin.remove_container(pod, container)
+
+
+def _api_events(folder: Path, given: Json, expected: Json) -> Json:
+    """The pods that run after each event, as rounds have them."""
+    world, steps = CaseWorld(folder), []
+    objects: dict[str, Json] = {}
+    for event in given["events"]:
+        name = event["pod"]
+        if event["event"] == "delete":
+            objects.pop(name, None)
+        else:
+            status = [{"name": "c", "containerID": f"containerd://{name}-c"}]
+            objects[name] = {
+                "metadata": {"name": name, "namespace": "n", "uid": f"uid-{name}"},
+                "spec": {"containers": [{"name": "c"}]},
+                "status": {"phase": event["phase"], "qosClass": "Burstable", "containerStatuses": status},
+            }
+        pods = [StrategyPod(pod) for pod in running(objects.values(), world.executor.hierarchies, "cgroupfs")]
+        pods = [pod for pod in pods if pod.manifest["status"]["phase"] == "Running"]
+        known = {pod.uid: [one.id.partition("://")[2] for one in pod.containers] for pod in pods}
+        steps.append({"pods": known})
+    return {"steps": steps}
+
+
+# -- files of the kernel ----------------------------------------------------------------------------------------------
+
+
+def _cpu_stat(folder: Path, given: Json, expected: Json) -> Json:
     try:
         found = parse_flat_keyed(given["text"])
     except ValueError:
         return _ERROR
-    if any(value >> 63 for value in found.values() if value >= 0):
+    if any(not -(1 << 63) <= value < 1 << 63 for value in found.values()):
         return _ERROR
     return {"error": False, **{key: found.get(key, 0) for key in ("nr_periods", "nr_throttled", "throttled_time")}}
 
 
-def _pressure(given: Json) -> Json:
+def _pressure(folder: Path, given: Json, expected: Json) -> Json:
     try:
         found = parse_pressure(given["text"])
     except ValueError:
@@ -197,71 +381,63 @@ def _pressure(given: Json) -> Json:
     return {"error": False, **shown}
 
 
-def _ids(pod: Pod) -> list[str]:
-    return sorted(one.id for one in pod.containers)
+# -- services that fail -----------------------------------------------------------------------------------------------
 
 
-def _published(told: list[tuple[str, Pod]], before: dict[str, list[str]]) -> list[Json]:
-    found = []
-    for word, pod in told:
-        each: Json = {"event": word, "pod": pod.uid, "containers": _ids(pod)}
-        if word == "update":
-            each["old_containers"] = before[pod.uid]
-        found.append(each)
-    return found
+class _Counted(Service):
+    """A service that counts how often it has a round, and for which pods; its first rounds may fail."""
+
+    def __init__(self, world: CaseWorld, name: str, fails: int = 0) -> None:
+        super().__init__(world.settings, [])
+        self.name, self._fails = name, fails
+        self.rounds: list[list[str]] = []
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: always."""
+        return True
+
+    def round(self, made: Round[Services]) -> None:
+        """Count a round."""
+        self.rounds.append([pod.uid for pod in made.pods])
+        if len(self.rounds) <= self._fails:
+            raise OSError(22, "the case has it fail")
 
 
-def _events(given: Json, take: Any) -> Json:
-    mirror, steps = Mirror(), []
-    for event in given["events"]:
-        before = {uid: _ids(pod) for uid, pod in mirror.pods.items()}
-        told = take(mirror, event, given) or []
-        known = {uid: _ids(pod) for uid, pod in mirror.pods.items()}
-        steps.append({"published": _published(told, before), "pods": known})
-    return {"steps": steps}
-
-
-def _nri_event(mirror: Mirror, event: Json, given: Json) -> Any:
-    uid, what = f"uid-{event.get('pod')}", event["event"]
-    if what in ("start_container", "sync_containers"):
-        try:
-            folder = _folder(event["cgroups_path"], given["driver"])
-        except ValueError:
-            return []  # an error of that container
-        told = mirror.start(uid, Container(event["container"], folder=folder))
-        return told if what == "start_container" else []
-    if what == "run_pod":
-        return mirror.sandbox(Pod(uid))
-    if what == "sync_pods":
-        return mirror.synchronize([Pod(uid)])
-    if what == "remove_pod":
-        return mirror.remove(uid)
-    if what in ("stop_container", "remove_container"):
-        return mirror.stop(uid, event["container"])
-    return []
-
-
-def _api_event(mirror: Mirror, event: Json, given: Json) -> Any:
-    pod = Pod(f"uid-{event['pod']}", containers=(Container(f"{event['pod']}-c"),))
-    running = event["phase"] == "Running"
-    if event["event"] == "delete":
-        return mirror.remove(pod.uid)
-    if event["event"] == "list":
-        if running:
-            mirror.synchronize([*mirror.pods.values(), pod])
-        return []
-    return mirror.put(pod, running=running, new=event["event"] == "add")
-
-
-def _dispatch(given: Json) -> Json:
-    """How often services are asked: once, whatever comes of it; never for what is no pod."""
+def _dispatch(folder: Path, given: Json, expected: Json) -> Json:
+    """A pod that comes, changes and goes: one round each, for each service."""
+    world = CaseWorld(folder, cpi=None)
+    bad, good = _Counted(world, "cpi", given.get("failing_additions") or 0), _Counted(world, "psi")
+    world.use(bad, good)
+    pod = {"name": "p", "uid": "p", "cgroup_path": "kubepods/podp"}
     if "payload" in given:
-        return {"add_calls": 0}
-    return dict.fromkeys(("add_calls", "delete_calls", "other_service_add_calls", "update_calls"), 1)
+        world.source.replace([given["payload"]])
+        world.round()
+        return {"add_calls": sum(map(len, bad.rounds))}
+    for pods in ([pod], [{**pod, "labels": {"a": "b"}}], []):
+        world.run(*pods)
+        world.round()
+    added, updated, deleted = bad.rounds
+    return {
+        "add_calls": len(added),
+        "update_calls": len(updated),
+        "delete_calls": int(not deleted),
+        "other_service_add_calls": len(good.rounds[0]),
+    }
 
 
-STAGES = {
-    "dispatch": _dispatch,
+def _setup(folder: Path, given: Json, expected: Json) -> Json:
+    """Two services, of which one fails in its first round: it is reported, and the other has its rounds."""
+    world = CaseWorld(folder, cpi=None)
+    bad = _Counted(world, "cpi", int(bool(given.get("one_start_fails"))))
+    good = _Counted(world, "psi")
+    world.use(bad, good)
+    world.round()
+    error = bool(world.problems)
+    world.round()
+    return {"error": error, "rounds": [len(bad.rounds), len(good.rounds)], "error_later": bool(world.problems)}
+
+
+STAGES: dict[str, Any] = {
     "config_load": _config_load,
     "log_config": _log_config,
     "services": _services,
@@ -275,6 +451,8 @@ STAGES = {
     "nri_pod": _nri_pod,
     "cpu_stat": _cpu_stat,
     "pressure": _pressure,
-    "nri_events": lambda given: _events(given, _nri_event),
-    "api_events": lambda given: _events(given, _api_event),
+    "nri_events": _nri_events,
+    "api_events": _api_events,
+    "dispatch": _dispatch,
+    "setup": _setup,
 }

@@ -1,239 +1,259 @@
-"""Stages of quotaTurbo. Next: `tests.rubik_cases.evict`."""
+"""Stages of quotaTurbo: its arithmetic by itself, and its service over readings of a machine."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.services.quota_turbo import Quotas, Wanted
+from nri.agent.profiles.rubik.services.service import Service, ticks
 from nri.config.complaint import WrongValue
-from nri.host.usage import parse_cpu_times, parse_flat_keyed
 from nri.policies.rubik import quota_turbo as turbo
-from nri.policies.rubik.node import Ticks, share
-from nri.policies.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
-from tests.rubik_cases.tree import Files, pod_of
+from nri.policies.rubik.node import share
+from nri.policies.rubik.quota_turbo import Knobs, Managed
+from tests.rubik_cases.world import CaseWorld, Json
 
-__all__ = ["STAGES", "ticks_of"]
+__all__ = ["STAGES"]
 
-Json = dict[str, Any]
-_QUOTA = "cpu.cfs_quota"
-
-
-def ticks_of(text: str) -> Ticks:
-    """Return the ticks of /proc/stat; waiting for I/O is in use."""
-    found = parse_cpu_times(text)
-    return Ticks(found.busy + found.io_wait, found.busy + found.idle)
+_TURBO = {"volcano.sh/quota-turbo": "true"}
+_USE = re.compile(r"the node uses ([\d.]+) %")
 
 
 def _knobs(given: Json) -> Knobs:
     return Knobs(**(given.get("config") or {}))
 
 
-def _managed(each: Json) -> Managed:
-    made = Managed(
-        each["id"], each["cpu_limit"], each["quota"], each["period"], each["nr_throttled"], each["throttled_time"],
-        each["prev_nr_throttled"], each["prev_throttled_time"],
+def _managed(one: Json) -> Managed:
+    managed = Managed(
+        one["id"], one["cpu_limit"], one["quota"], one["period"], one["nr_throttled"], one["throttled_time"],
+        one["prev_nr_throttled"], one["prev_throttled_time"],
     )  # fmt: skip
-    made.usages.extend((one["t_ns"], one["usage_ns"]) for one in each.get("usages") or ())
-    return made
+    managed.usages.extend((reading["t_ns"], reading["usage_ns"]) for reading in one.get("usages") or ())
+    return managed
 
 
-def _step(given: Json, which: str) -> Json:
-    found, knobs = [_managed(each) for each in given["containers"]], _knobs(given)
-    uses = given["utils"] or []
-    use = uses[-1] if uses else 0.0
-    made = {
-        "slow": lambda: turbo.slow_fallback(found, use, knobs),
-        "fast": lambda: turbo.fast_fallback(found, use, given["ncpu"], knobs),
-        "elevate": lambda: turbo.elevate(found, uses[-1:], given["ncpu"], knobs),
-    }[which]()
-    return {"containers": {each.folder: {"delta": made.get(each.folder, 0)} for each in found}}
+def _shown(managed: list[Managed], deltas: turbo.Deltas) -> Json:
+    return {"containers": {one.folder: {"delta": deltas.get(one.folder, 0)} for one in managed}}
 
 
-def _adjust(given: Json) -> Json:
-    found = [_managed(each) for each in given["containers"]]
-    total = turbo.deltas(found, given["utils"] or [], given["ncpu"], _knobs(given))
-    shown = {}
-    for each in found:
-        delta = total[each.folder]
-        shown[each.folder] = {
-            "delta": delta,
-            "height": turbo.height(each.limit, each.period),
-            "max_next": turbo.max_next(each.limit, each.period, each.usages),
-            "next_quota": turbo.next_quota(each, delta),
+def _slow_fallback(folder: Path, given: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in given["containers"]]
+    return _shown(managed, turbo.slow_fallback(managed, (given["utils"] or [0.0])[-1], _knobs(given)))
+
+
+def _fast_fallback(folder: Path, given: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in given["containers"]]
+    use = (given["utils"] or [0.0])[-1]
+    return _shown(managed, turbo.fast_fallback(managed, use, given["ncpu"], _knobs(given)))
+
+
+def _elevate(folder: Path, given: Json, expected: Json) -> Json:
+    """The step alone, for which the last use counts: that it swings is another step's in the records."""
+    managed = [_managed(one) for one in given["containers"]]
+    return _shown(managed, turbo.elevate(managed, (given["utils"] or [])[-1:], given["ncpu"], _knobs(given)))
+
+
+def _adjust(folder: Path, given: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in given["containers"]]
+    deltas = turbo.deltas(managed, given["utils"] or [], given["ncpu"], _knobs(given))
+    return {
+        "containers": {
+            one.folder: {
+                "delta": deltas[one.folder],
+                "height": turbo.height(one.limit, one.period),
+                "max_next": turbo.max_next(one.limit, one.period, one.usages),
+                "next_quota": turbo.next_quota(one, deltas[one.folder]),
+            }
+            for one in managed
         }
-    return {"containers": shown}
+    }
 
 
-def _max_next(given: Json) -> Json:
+def _max_next(folder: Path, given: Json, expected: Json) -> Json:
     usages = [(one["t_ns"], one["usage_ns"]) for one in given["usages"] or ()]
     return {"max_next": turbo.max_next(given["cpu_limit"], given["period"], usages)}
 
 
-def _node_util(given: Json) -> Json:
-    try:
-        found = [ticks_of(text) for text in given["proc_stat"]]
-    except ValueError:
-        return {"error": True}
-    shown: Json = {"busy": [each.busy for each in found], "total": [each.total for each in found], "error": False}
-    return {**shown, "util": share(*found)} if len(found) > 1 else shown
+def _node_util(folder: Path, given: Json, expected: Json) -> Json:
+    readings = []
+    for text in given["proc_stat"]:
+        world = CaseWorld(folder / str(len(readings)))
+        world.put("/proc/stat", text)
+        sample = world.sample()
+        reading = ticks(sample)
+        if reading is None:
+            return {"error": True}
+        readings.append(reading)
+    shown = {"busy": [one.busy for one in readings], "total": [one.total for one in readings], "error": False}
+    return {**shown, "util": share(*readings)} if len(readings) > 1 else shown
 
 
-def _chain(files: Files, folder: str, before: int, after: int) -> bool:
-    try:
-        writes = turbo.chain(folder, before, after, lambda name: files.number(name, _QUOTA))
-    except ValueError:
-        return False
-    changed = [write for write in writes if files.number(write.folder, _QUOTA) != int(write.value)]
-    return files.apply(changed, whole=True)
-
-
-def _write(given: Json) -> Json:
-    files = Files(given["files"])
-    good = _chain(files, given["cgroup_path"], given["quota"], given["next_quota"])
-    after = given["next_quota"] if good else given["quota"]
-    return {"error": not good, "files": files.changed(), "quota_after": after}
-
-
-def _reading(files: Files, folder: str) -> Reading:
-    """Return a reading. Raises ValueError if a file is not there or not understood."""
-    quota, period = (files.number(folder, name) for name in (_QUOTA, "cpu.cfs_period"))
-    name = folder.strip("/")
-    stat, usage = files.now.get(f"cpu/{name}/cpu.stat"), files.now.get(f"cpuacct/{name}/cpuacct.usage")
-    if quota is None or period is None or stat is None or usage is None:
-        raise ValueError(folder)
-    table = parse_flat_keyed(stat.strip())
-    return Reading(quota, period, table.get("nr_throttled", 0), table.get("throttled_time", 0), int(usage))
-
-
-def _partly(files: Files, each: Managed) -> Reading:
-    """Return a reading in which what cannot be read is as it was."""
-    old = Reading(each.quota, each.period, each.throttled, each.throttled_ns, each.usages[-1][1])
-    found = [files.number(each.folder, name) for name in (_QUOTA, "cpu.cfs_period")]
-    quota, period = (before if now is None else now for before, now in zip(old, found, strict=False))
-    try:
-        table = parse_flat_keyed(files.now.get(f"cpu/{each.folder.strip('/')}/cpu.stat", "none").strip())
-        return old._replace(quota=quota, period=period, throttled=table.get("nr_throttled", 0),
-                            throttled_ns=table.get("throttled_time", 0))  # fmt: skip
-    except ValueError:
-        return old._replace(quota=quota, period=period)
-
-
-def _add_to(found: Turbo, files: Files, folder: str, limit: float, now: int) -> bool:
-    try:
-        found.add(folder, limit, _reading(files, folder), now)
-    except ValueError:
-        return False
-    return True
-
-
-def _add(given: Json) -> Json:
-    found = Turbo(given["ncpu"])
-    good = _add_to(found, Files(given["files"]), given["cgroup_path"], given["cpu_limit"], 0)
-    return {"error": not good, "managed": given["cgroup_path"] in found.managed}
-
-
-def _release(found: Turbo, files: Files, folder: str) -> bool:
-    each = found.managed.get(folder)
-    good = each is None or _chain(files, folder, each.quota, int(each.base()))
-    if good:
-        found.remove(folder)
-    return good
-
-
-def _remove(given: Json) -> Json:
-    files, found = Files(given["files"]), Turbo(given["ncpu"])
-    folder = given["cgroup_path"]
-    _add_to(found, files, folder, given["cpu_limit"], 0)
-    if given.get("directory_gone"):
-        found.remove(folder)
-        return {"error": False, "files": {}, "managed": False}
-    good = _release(found, files, folder)
-    return {"error": not good, "files": files.changed(), "managed": folder in found.managed}
-
-
-def _options(given: Json) -> Json:
+def _options(folder: Path, given: Json, expected: Json) -> Json:
     root = given.pop("cgroupRoot", "/sys/fs/cgroup")
     try:
-        made, error = Knobs(**given), False
+        knobs, error = Knobs(**given), False
     except WrongValue:
-        made, error = Knobs(), True
-    return {"cgroupRoot": root, "error": error, **{name: getattr(made, name) for name in Knobs.__slots__}}
+        knobs, error = Knobs(), True
+    return {"cgroupRoot": root, "error": error, **{name: getattr(knobs, name) for name in Knobs.__slots__}}
 
 
-def _round(found: Turbo, files: Files, now: int) -> bool:
-    readings, good = {}, True
-    for folder, each in found.managed.items():
-        try:
-            readings[folder] = _reading(files, folder)
-        except ValueError:
-            good = False
-            readings[folder] = _partly(files, each)
-    for folder, quota in found.decide(readings, now).items():
-        if _chain(files, folder, readings[folder].quota, quota):
-            found.managed[folder].quota = quota
-        else:
-            good = False
-    return good
+# -- the service ------------------------------------------------------------------------------------------------------
 
 
-def _tick(given: Json) -> Json:
-    files, found = Files(given["files"]), Turbo(given["ncpu"], _knobs(given))
-    added = [
-        not _add_to(found, files, each["cgroup_path"], each["cpu_limit"], given["add_t_ns"]) for each in given["add"]
-    ]
-    steps = []
+class _Writes(Service):
+    """A service that has one container's quota changed, by the changes of quotaTurbo's ticks."""
+
+    name = "quotaTurbo"
+    interval_s, change = 0.0, ("", 0, 0)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: always."""
+        return True
+
+    def round(self, made: Round[Services]) -> None:
+        """Change the quota."""
+        quotas = Quotas(made)
+        path, before, after = self.change
+        pod: StrategyPod = made.pods[0]
+        quotas.change(path, before, after, Wanted(pod, "app", 1.0), "a case has it so")
+        quotas.say()
+
+
+def _write(folder: Path, given: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, given["files"], quotaTurbo={})
+    service = _Writes(world.settings, [])
+    service.change = (given["cgroup_path"].strip("/"), given["quota"], given["next_quota"])
+    world.use(service)
+    world.run(_pod([]))
+    world.round()
+    error = bool(world.problems)
+    return {
+        "error": error, "files": world.changed(), "quota_after": given["quota"] if error else given["next_quota"],
+    }  # fmt: skip
+
+
+def _pod(containers: list[Json], annotations: Json | None = None) -> Json:
+    """The pod of containers that all have one folder above them."""
+    top = containers[0]["cgroup_path"].rpartition("/")[0] if containers else "kubepods/podnone"
+    rows = [{**one, "id": one.get("id") or f"c{number}", "name": f"c{number}"} for number, one in enumerate(containers)]
+    return {"name": "p", "uid": "uid-p", "cgroup_path": top, "containers": rows,
+            "annotations": _TURBO if annotations is None else annotations}  # fmt: skip
+
+
+def _pods(containers: list[Json]) -> list[Json]:
+    """The pods of containers, by the folders above them."""
+    above: dict[str, list[Json]] = {}
+    for one in containers:
+        above.setdefault(one["cgroup_path"].rpartition("/")[0], []).append(one)
+    pods = []
+    for number, rows in enumerate(above.values()):
+        pods.append({**_pod(rows), "name": f"p{number}", "uid": f"uid-p{number}"})
+        for row in pods[-1]["containers"]:
+            row["id"] = f"{number}-{row['id']}"
+    return pods
+
+
+def _world(folder: Path, given: Json) -> CaseWorld:
+    config = {key: value for key, value in (given.get("config") or {}).items() if key.endswith("WaterMark")}
+    return CaseWorld(folder, given["files"], cpus=given.get("ncpu") or 4, quotaTurbo=config)
+
+
+def _end(world: CaseWorld) -> None:
+    """Have the service close the files that it holds open."""
+    world.run()
+    world.round()
+
+
+def _add(folder: Path, given: Json, expected: Json) -> Json:
+    world = _world(folder, given)
+    world.run(_pod([given]) if given["cgroup_path"] else {**_pod([]), "containers": []})
+    world.round()
+    managed = len(world.service) == 1
+    _end(world)
+    return {"error": not managed, "managed": managed}
+
+
+def _remove(folder: Path, given: Json, expected: Json) -> Json:
+    world = _world(folder, given)
+    world.run(_pod([given]))
+    world.unread_use()
+    world.round()
+    world.forget()
+    if given.get("directory_gone"):
+        world.lay(dict.fromkeys(given["files"]))
+    else:
+        world.run(_pod([given], {}))
+        world.round()
+        found = world.changed()
+        return {"error": bool(world.executor.failed), "files": found, "managed": bool(len(world.service))}
+    world.forget()
+    world.run()
+    world.round()
+    return {"error": bool(world.executor.failed), "files": world.changed(), "managed": bool(len(world.service))}
+
+
+def _tick(folder: Path, given: Json, expected: Json) -> Json:
+    world = _world(folder, given)
+    world.run(*_pods(given["add"]))
+    start_ns = given["add_t_ns"]
+    world.unread_use()  # containers are taken in, and nothing is decided
+    world.round(0)
+    taken = [one["cgroup_path"].strip("/") in world.service.managed for one in given["add"]]
+    steps = [_step(world, step, start_ns) for step in given["ticks"]]
+    _end(world)
+    return {"add_error": [not managed for managed in taken], "ticks": steps}
+
+
+def _step(world: CaseWorld, step: Json, start_ns: int) -> Json:
+    world.lay(step["files"] or {})
+    world.put("/proc/stat", step["proc_stat"])
+    world.forget()
+    world.executor.failed.clear()
+    world.round(step["t_ns"] - start_ns)
+    use = world.service.use_percent
+    return {"error": bool(world.problems), "util": use, "files": world.changed()}
+
+
+def _service_tick(folder: Path, given: Json, expected: Json) -> Json:
+    world, steps = _world(folder, given), []
+    start_ns = given["ticks"][0]["t_ns"]
     for step in given["ticks"]:
-        _replace(files, step)
-        use = found.observe(ticks_of(step["proc_stat"]), step["t_ns"])
-        good = _round(found, files, step["t_ns"])
-        steps.append({"error": not good, "util": use, "files": files.changed()})
-        files.forget()
-    return {"add_error": added, "ticks": steps}
-
-
-def _replace(files: Files, step: Json) -> None:
-    for path, text in (step["files"] or {}).items():
-        if text is None:
-            files.now.pop(path, None)
-        else:
-            files.now[path] = text
-    files.forget()
-
-
-def _service_tick(given: Json) -> Json:
-    files, found = Files(given["files"]), Turbo(given["ncpu"], _knobs(given))
-    steps = []
-    for step in given["ticks"]:
-        _replace(files, step)
-        wanted = {each["cgroup_path"]: each["cpu_limit"] for each in step.get("containers", given["containers"])}
-        for folder in [each for each in found.managed if each not in wanted]:
-            _release(found, files, folder)
-        for folder, limit in wanted.items():
-            if folder not in found.managed:
-                _add_to(found, files, folder, limit, step["t_ns"])
+        containers = step.get("containers", given["containers"])
+        world.run(*_pods(containers))
+        world.lay(step["files"] or {})
+        for name in step["files"] or {}:
+            if name.endswith("/cpu.stat"):  # what was throttled has run, for which the records have no nanosecond
+                usage = world.path(name.replace("cpu/", "cpuacct/", 1).replace("cpu.stat", "cpuacct.usage"))
+                usage.write_text(f"{int(usage.read_text()) + 1}\n")
         if "proc_stat" in step:
-            found.observe(ticks_of(step["proc_stat"]), step["t_ns"])
-            _round(found, files, step["t_ns"])
-        steps.append({"files": files.changed(), "managed": sorted(found.managed)})
-        files.forget()
+            world.put("/proc/stat", step["proc_stat"])
+        world.forget()
+        world.round(step["t_ns"] - start_ns)
+        paths = {one["cgroup_path"] for one in containers}
+        managed = sorted(path for path in paths if path.strip("/") in world.service.managed)
+        steps.append({"files": world.changed(), "managed": managed})
+    _end(world)
     return {"ticks": steps}
 
 
-def _restore(given: Json) -> Json:
-    if given["pods"] is None:
-        return {"error": True, "files": {}}
-    files = Files(given["files"])
-    for each in given["pods"]:
-        if files.read(each["cgroup_path"], _QUOTA) is None:
-            continue
-        files.apply(turbo.restored(pod_of(each), lambda folder: files.number(folder, "cpu.cfs_period")))
-    return {"error": False, "files": files.changed()}
+def _restore(folder: Path, given: Json, expected: Json) -> Json:
+    """The start of the service with pods that run, or its end."""
+    world = CaseWorld(folder, given.get("files"), quotaTurbo={})
+    world.run(*(given["pods"] or ()))
+    world.round()
+    world.loops.start()
+    world.loops.stop()
+    return {"error": bool(world.executor.failed), "files": world.changed()}
 
 
-STAGES = {
+STAGES: dict[str, dict[str, Any]] = {
     "quotaTurbo": {
-        "slow_fallback": lambda given: _step(given, "slow"),
-        "fast_fallback": lambda given: _step(given, "fast"),
-        "elevate": lambda given: _step(given, "elevate"),
+        "slow_fallback": _slow_fallback,
+        "fast_fallback": _fast_fallback,
+        "elevate": _elevate,
         "adjust": _adjust,
         "max_next": _max_next,
         "node_util": _node_util,

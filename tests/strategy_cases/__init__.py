@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tests.strategy_cases.stages import STAGES
-from tests.support.case_program import Result
+from tests.support.case_program import Result, differences
 
 __all__ = ["DEVIATIONS", "STATED", "Result", "run_case"]
 
 Json = dict[str, Any]
-_ABSENT: Final = "absent"
 _UNLIMITED: Final = "9223372036854775807"
 _FILE: Final = Path(__file__).parents[1] / "conformance" / "data" / "koordinator-strategy-deviations.jsonl"
 #: The cases that come out otherwise on purpose: `row` of the deviations and `expect`, by id.
@@ -36,7 +34,7 @@ def run_case(case: Json) -> Result:
     except Exception as error:
         return Result(f"{type(error).__name__}: {error}")
     if outcome != expected:
-        return Result("; ".join(_differences(outcome, expected, "")))
+        return Result(differences(outcome, expected))
     return Result(deviation="" if stated is None else stated["row"])
 
 
@@ -88,16 +86,3 @@ def _last_writes(writes: list[Json], is_single: bool) -> list[Json]:
     if is_single:
         writes = list({write["path"]: write for write in writes}.values())
     return sorted(writes, key=lambda write: write["path"])
-
-
-def _differences(outcome: Any, expected: Any, place: str) -> Iterator[str]:
-    if isinstance(outcome, dict) and isinstance(expected, dict):
-        for key in sorted({*outcome, *expected}):
-            if outcome.get(key, _ABSENT) != expected.get(key, _ABSENT):
-                yield from _differences(outcome.get(key, _ABSENT), expected.get(key, _ABSENT), f"{place}/{key}")
-    elif isinstance(outcome, list) and isinstance(expected, list) and len(outcome) == len(expected):
-        for number, (one, other) in enumerate(zip(outcome, expected, strict=True)):
-            if one != other:
-                yield from _differences(one, other, f"{place}[{number}]")
-    else:
-        yield f"{place} is {outcome!r}, expected is {expected!r}"

@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import threading
+import weakref
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -61,7 +62,10 @@ def garbage_frame(conn_id: int, length: int) -> bytes:
 
 
 class RawPlugin:
-    """A plugin made of bytes: it registers and answers what it is told to, and nothing else."""
+    """A plugin made of bytes: it registers and answers what it is told to, and nothing else.
+
+    `close` hangs up. A test that fails before that leaves no open socket behind, which a later test would fail for.
+    """
 
     def __init__(self, runtime: FakeRuntime, name: str = "raw", idx: str = "10", events: int = 0x3FFF) -> None:
         self.label = f"{idx}-{name}"
@@ -69,6 +73,7 @@ class RawPlugin:
         self.events = events
         self.sock, theirs = socket.socketpair()
         self.sock.settimeout(PATIENCE_S)
+        weakref.finalize(self, self.sock.close)
         runtime.connect(theirs)
         self.name, self.idx = name, idx
 

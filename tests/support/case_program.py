@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nri.conformance.cases import read_cases
+from nri.config.json_lines import read_json_lines
 
-__all__ = ["Result", "main"]
+__all__ = ["Result", "differences", "main"]
 
 _MOST_SHOWN = 1000
+_ABSENT = "absent"
 
 
 class Result(NamedTuple):
@@ -43,7 +44,7 @@ def main(program: str, about: str, system: str, run_case: Callable[[Any], Result
     arguments = parser.parse_args()
     passed = failed = 0
     apart: Counter[str] = Counter()
-    for case in read_cases(arguments.file, wrong):
+    for case in read_json_lines(arguments.file, wrong):
         if not case["id"].startswith(arguments.stage):
             continue
         result = run_case(case)
@@ -57,3 +58,21 @@ def main(program: str, about: str, system: str, run_case: Callable[[Any], Result
         print(f"{count} differ on purpose: {system}, {name}")
     print(f"{passed} passed, {failed} failed, {sum(apart.values())} differ on purpose")
     return 1 if failed else 0
+
+
+def differences(outcome: Any, expected: Any) -> str:
+    """Name each place where an outcome differs from the expected one."""
+    return "; ".join(_differences(outcome, expected, ""))
+
+
+def _differences(outcome: Any, expected: Any, place: str) -> Iterator[str]:
+    if isinstance(outcome, dict) and isinstance(expected, dict):
+        for key in sorted({*outcome, *expected}):
+            if outcome.get(key, _ABSENT) != expected.get(key, _ABSENT):
+                yield from _differences(outcome.get(key, _ABSENT), expected.get(key, _ABSENT), f"{place}/{key}")
+    elif isinstance(outcome, list) and isinstance(expected, list) and len(outcome) == len(expected):
+        for number, (one, other) in enumerate(zip(outcome, expected, strict=True)):
+            if one != other:
+                yield from _differences(one, other, f"{place}[{number}]")
+    else:
+        yield f"{place} is {outcome!r}, expected is {expected!r}"

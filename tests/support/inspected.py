@@ -19,7 +19,7 @@ from nri.adaptation.admin_client import AdminClient
 from nri.errors import ConflictError, PluginRejected
 from nri.inspector.node_parts import NodeParts
 from nri.inspector.sources import Running
-from nri.policies.placement.policy import document
+from nri.placement.policy import document
 from nri.service.http import Answer, Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.live import live_events
@@ -31,7 +31,7 @@ from tests.support.placement import container, topology_aware
 ATTACK = "\"'></script><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
 #: The id of a container that a plugin refuses, as long as those of runtimes.
 REFUSED_ID = "c3" * 32
-_CGROUP = "kubepods/podx/c1"
+_CGROUPS = "kubepods/podx"
 _LIMIT = 64 << 20
 
 
@@ -77,9 +77,13 @@ class Inspected:
             "30 1 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
             "31 1 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
         )
-        path = self.root / "sys/fs/cgroup/memory" / _CGROUP / "memory.limit_in_bytes"
+        path = self.limit_file("c1")
         path.parent.mkdir(parents=True)
         path.write_text(f"{70 << 20}\n")
+
+    def limit_file(self, container_id: str) -> Path:
+        """The file of a container's memory limit, on cgroup v1."""
+        return self.root / "sys/fs/cgroup/memory" / _CGROUPS / container_id / "memory.limit_in_bytes"
 
     def _explain(self, given: Any) -> Answer:
         pod = {"key": "u1", "namespace": "shop", "name": self.pod.name, "ended": False}
@@ -110,10 +114,10 @@ class Inspected:
             policy.create(container(f"{name}{self.attack}", cpu_m, 1 << 28))
         return json_answer(document(policy) | {"squeezed": [f"default/late/late{self.attack}: root lacks 500m CPU"]})
 
-    def work(self) -> None:
+    def work(self, container_id: str = "c1") -> None:
         """Create a container, one that two plugins fight over, and one that is refused."""
-        app = make_container(id="c1", name=f"app{self.attack}", pod=self.pod, env={"A": "0"})
-        app.linux.cgroups_path = f"/{_CGROUP}"
+        app = make_container(id=container_id, name=f"app{self.attack}", pod=self.pod, env={"A": "0"})
+        app.linux.cgroups_path = f"/{_CGROUPS}/{container_id}"
         self.runtime.create_container(self.pod, app)
         for ident, name, failure in (("c2", "fight", ConflictError), (REFUSED_ID, "bad", PluginRejected)):
             with contextlib.suppress(failure):

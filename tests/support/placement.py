@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from nri.api import cpuset
-from nri.conformance.placement.machines import Machines, make_policy
 from nri.host.topology import MemoryKind, Node, Topology
 from nri.kube.requests import Requests
-from nri.policies.placement.balloons.policy import Balloons
-from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Container, Pod
-from nri.policies.placement.machine import Machine
-from nri.policies.placement.topology_aware.policy import TopologyAware
+from nri.placement.balloons.policy import Balloons
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, Pod
+from nri.placement.machine import Machine
+from nri.placement.recorded.machines import Machines, make_policy
+from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.host_trees import write_files
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "placement"

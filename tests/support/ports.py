@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import weakref
 
 
 class HeldPort:
@@ -14,6 +15,7 @@ class HeldPort:
 
     def __init__(self) -> None:
         self._socket = socket.socket()
+        weakref.finalize(self, self._socket.close)  # a test that fails before `close` leaves nothing to a later one
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", 0))
         self.number: int = self._socket.getsockname()[1]

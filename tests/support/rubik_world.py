@@ -11,8 +11,9 @@ from typing import Any
 
 from nri.agent.profiles.rubik import PROFILE
 from nri.agent.profiles.rubik.configuration import KIND
-from nri.agent.settings.values import AgentSettings, LoopSettings
+from nri.agent.settings.values import AgentSettings, LoopSettings, PodSettings
 from nri.host import Root
+from nri.policies.formulas import quota_us
 from nri.policies.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
@@ -54,6 +55,7 @@ class RubikWorld(LoopWorld):
         pods: those that run; each container has the quota of its limit.
         cpus: how many.
         preview: services that only say what they would do.
+        source: of the pods.
         after: rounds above a threshold before an eviction.
         blocks: of the services that are on.
     """
@@ -61,10 +63,23 @@ class RubikWorld(LoopWorld):
     profile = PROFILE
 
     def __init__(
-        self, folder: Path, *pods: Json, cpus: int = 8, preview: tuple[str, ...] = (), after: int = 1, **blocks: Any
+        self,
+        folder: Path,
+        *pods: Json,
+        cpus: int = 8,
+        preview: tuple[str, ...] = (),
+        after: int = 1,
+        source: str = "cri",
+        **blocks: Any,
     ) -> None:
         gates = {row.name: True for row in PROFILE.strategies if row.name in blocks}
-        settings = AgentSettings(profile="rubik", gates=gates, preview=preview, loops=LoopSettings(evict_after=after))
+        settings = AgentSettings(
+            profile="rubik",
+            gates=gates,
+            preview=preview,
+            loops=LoopSettings(evict_after=after),
+            pods=PodSettings(source=source),  # type: ignore[arg-type]
+        )
         base = PROFILE.node(settings, Root(folder))
         super().__init__(folder, None, cpus, base, settings=settings)
         self.configure(**blocks)
@@ -82,7 +97,7 @@ class RubikWorld(LoopWorld):
             if not (self.folder / TOP / "memory" / folder).exists():
                 self.pod(each)
                 limit = each["spec"]["containers"][0]["resources"]["limits"].get("cpu")
-                quota = str(int(float(limit) * 100_000)) if limit else "-1"
+                quota = str(quota_us(round(float(limit) * 1000))) if limit else "-1"
                 for path in (folder, self.app(each)):
                     self.overwrite(path, "cpu.cfs_quota_us", quota)
         self.source.replace(list(pods))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+import weakref
 from typing import Any
 
 from nri.api import messages as m
@@ -34,6 +35,7 @@ class ScriptedRuntime:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.sock.settimeout(PATIENCE_S)
+        weakref.finalize(self, sock.close)  # a test that fails before `close` leaves nothing to a later one
         self._demux = Demux((PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN))
         self._readers = {PLUGIN_SERVICE_CONN: frames.FrameReader(), RUNTIME_SERVICE_CONN: frames.FrameReader()}
         self._arrived: list[tuple[int, tuple[int, int, int, bytes | None, int]]] = []

@@ -38,21 +38,33 @@ FORBIDDEN = {
         "api/removal.py",
         "nri.api.builders.checks",
     ),
-    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit": (  # noqa: E501
-        "adaptation/audit/trail.py",
-        "nri.adaptation.peers.state",
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit, all on containers": (  # noqa: E501
+        "adaptation/containers/inventory.py",
+        "nri.adaptation.audit.trail",
     ),
     "Inside the engine imports go from the server down to support; state, processes, images, specs and networks do not know each other": (  # noqa: E501
         "engine/state/names.py",
         "nri.engine.process.runtime",
+    ),
+    "A call of the engine knows another one only to take back its steps, or for its readings": (
+        "engine/calls/container_start.py",
+        "nri.engine.calls.container_creation",
+    ),
+    "What calls of the engine share goes from ends of containers through plugins and processes down to records and machine": (  # noqa: E501
+        "engine/lifecycle/processes.py",
+        "nri.engine.lifecycle.domain",
     ),
     "The vocabulary that policies of all profiles share knows no profile": (
         "policies/changes.py",
         "nri.policies.koordinator.quirks",
     ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
-        "policies/placement/topology_aware/pools.py",
-        "nri.policies.placement.balloons.tree",
+        "placement/topology_aware/pools.py",
+        "nri.placement.balloons.tree",
+    ),
+    "Inside balloons imports go from the policy over restart and view to the set of balloons, its pins and types": (
+        "placement/balloons/types.py",
+        "nri.placement.balloons.balloon_set",
     ),
     "No transport of the agent knows another; what several need lies below them": (
         "agent/transports/standalone/tally.py",

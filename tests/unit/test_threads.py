@@ -8,7 +8,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from nri.threads import ThreadPool, run_all, run_on_new_thread
+from nri.thread_pool import ThreadPool
+from nri.threads import run_all, run_on_new_thread
 from tests.support.no_threads import no_threads
 
 

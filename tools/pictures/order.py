@@ -1,7 +1,7 @@
 """The way of events through the plugins, hand over hand, along time.
 
 One job: why every plugin sees all events in one order, while different events are at different plugins. The rule is in
-`nri.adaptation.dispatch.order`. Next: `tools.pictures.conflict`.
+`nri.adaptation.peers.turns`. Next: `tools.pictures.conflict`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """The runtime side of NRI: put it into a container engine with three calls and a table of events.
 
-`Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which builds on those after it: `dispatch`
-(the way of an event through all plugins) and `launch` (installed plugins kept running), `registration` (a plugin's way
-in), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `merge` (who may set
-what). `docs/architecture.md` has a row for them, and the way of one event step by step.
+`Adaptation` is the way in, and `adaptation` the wiring. Eight packages, each of which builds on those after it:
+`dispatch` (an event through all plugins) and `launch` (installed plugins kept running), `registration` (how a plugin
+joins), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `containers` (their
+live state), `merge` (who may set what). `docs/architecture.md` has a row for them, and how an event is processed.
 """
 
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.audit.answer_order import FieldOrder, Numbers, OrderedUpdates
-from nri.adaptation.audit.restoration import Restoration
-from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
-from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
+from nri.adaptation.containers.answer_order import FieldOrder, Numbers, OrderedUpdates
+from nri.adaptation.containers.restoration import Restoration
+from nri.adaptation.containers.update_result import FieldOutcome, UpdateResult
+from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
 from nri.adaptation.events import ContainerEvent, Events, PodEvent
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth

@@ -18,15 +18,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from nri.adaptation.audit.answer_order import OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
-from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.containers.answer_order import OrderedUpdates
+from nri.adaptation.containers.update_result import UpdateResult
 from nri.adaptation.dispatch.dispatcher import Dispatcher
-from nri.adaptation.dispatch.event import EventContext
-from nri.adaptation.dispatch.invoker import Invoker
+from nri.adaptation.dispatch.observation import invokers
+from nri.adaptation.dispatch.reply import Replies
 from nri.adaptation.dispatch.validation import default_validators
 from nri.adaptation.events import Events
 from nri.adaptation.launch.installed import Installed
@@ -206,9 +206,17 @@ class Adaptation(Events):
         trail = AuditTrail(update, Provenance() if provenance else None)
         kept_updates = KeptUpdates(trail, evict, commits=commits)
         parts = self._parts = Parts.wired(settings, policies, reporting, trail, kept_updates, synchronize, evict)
-        context = EventContext(self.rules, trail, reporting, kept_updates)
-        invoker = Invoker(self.rules, reporting)
-        dispatcher = Dispatcher(parts.chain, invoker, context, request_timeout_s, fan_out, tell_refused=tell_refused)
+        replies = Replies(trail, kept_updates, reporting)
+        dispatcher = Dispatcher(
+            parts.chain,
+            invokers(self.rules, reporting),
+            reporting,
+            replies,
+            self.rules,
+            request_timeout_s,
+            fan_out,
+            tell_refused=tell_refused,
+        )
         super().__init__(dispatcher, trail, parts.chain)
         # The ways in: built into the runtime, installed, or by a socket.
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]

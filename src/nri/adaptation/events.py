@@ -17,7 +17,7 @@ from nri.api.events import BY_METHOD, EVENTS
 if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.dispatch.dispatcher import Dispatcher
-    from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
+    from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.sync_gate import Block
     from nri.api.events import EventSpec

@@ -123,12 +123,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         node = store.node
         notes += store.remarks()
         for kind, one in ((kind, one) for kind, keys in store.unread().items() for one in keys):
-            if store.kinds[kind].key:  # the profile's own file of settings, where a key that is none is a mistake
-                problem, _, advice = one.why.partition("; ")
-                wrong.append(Finding(store.place(kind, one.key), one.key, problem, advice))
-                wrong_settings = True
-            else:
-                notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
+            notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
         notes += _gates_off(store, strategies.kind, profile, settings)
     if pods:
         try:

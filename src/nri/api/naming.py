@@ -20,6 +20,8 @@ __all__ = [
     "ENV_SOCKET",
     "FAILED_DIR",
     "NRI_VERSION",
+    "OBSERVERS",
+    "OBSERVER_INDEX",
     "PLUGIN_DIR",
     "PLUGIN_SERVICE",
     "PLUGIN_SERVICE_CONN",
@@ -33,6 +35,7 @@ __all__ = [
     "config_file_names",
     "full_name",
     "is_full_name",
+    "observer_names",
     "split_file_name",
 ]
 
@@ -67,6 +70,11 @@ PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 PLUGIN_SERVICE_CONN: Final = 1
 RUNTIME_SERVICE_CONN: Final = 2
+
+#: Plugins of one kind with which our own commands watch a runtime at the same time.
+_MAX_OBSERVERS: Final = 16
+#: The index of these plugins: behind all others, to see what they made of a container.
+OBSERVER_INDEX: Final = "99"
 
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
 _DIGITS: Final = frozenset("0123456789")
@@ -123,6 +131,19 @@ def is_full_name(text: str) -> bool:
     return len(text) > 3 and text[2] == "-" and _DIGITS.issuperset(text[:2])
 
 
+def observer_names(name: str) -> list[str]:
+    """The names to try for a plugin of which several may take part at once: `name`, `name-2`, and so on."""
+    return [name, *(f"{name}-{number}" for number in range(2, _MAX_OBSERVERS + 1))]
+
+
 def config_file_names(index: str, name: str) -> tuple[str, str]:
     """Files in `CONFIG_DIR` that may hold a launched plugin's configuration; the first that exists counts, whole."""
     return f"{index}-{name}.conf", f"{name}.conf"
+
+
+#: The plugins of `nri drift`, `nri events` and `nri record`: they change nothing, and metrics have no series of them.
+OBSERVERS: Final = frozenset(
+    full_name(OBSERVER_INDEX, name)
+    for kind in ("nri-drift", "nri-events", "nri-record")
+    for name in observer_names(kind)
+)

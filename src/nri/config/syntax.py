@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from nri.config.source import Format, Source
 
 
-__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key"]
+__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key",
+           "without_half_characters"]  # fmt: skip
 
 
 def format_of(source: Source) -> Format:
@@ -60,7 +61,12 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
     if "NaN" in text or "Infinity" in text:
         hooks = {"parse_constant": _no_number, **hooks}
-    return _load_json(_ESCAPE.sub(_whole, text) if _MAY_BE_ODD.search(text) else text, hooks)
+    return _load_json(without_half_characters(text), hooks)
+
+
+def without_half_characters(text: str) -> str:
+    """Return JSON in which escapes of half a character (a surrogate without its other half) are U+FFFD, as with Go."""
+    return _ESCAPE.sub(_whole, text) if _MAY_BE_ODD.search(text) else text
 
 
 def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:

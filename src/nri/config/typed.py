@@ -74,21 +74,26 @@ class OneOf(typing.NamedTuple):
 
 
 class Partial:
-    """Checked values by field name for an object of `cls`: those of one source, or of several after `update`."""
+    """Checked values by field name for an object of `cls`: those of one source, or of several after `update`.
 
-    __slots__ = ("cls", "values")
+    `accepted` is false if a value in it, at any depth, was refused; no object is built of it then.
+    """
 
-    def __init__(self, cls: type, values: dict[str, Any]) -> None:
+    __slots__ = ("accepted", "cls", "values")
+
+    def __init__(self, cls: type, values: dict[str, Any], *, accepted: bool = True) -> None:
         self.cls = cls
         self.values = values
+        self.accepted = accepted
 
     def copy(self) -> Partial:
         """Another one with the same values, which can be updated apart; lists and dicts are shared."""
         values = {name: each.copy() if isinstance(each, Partial) else each for name, each in self.values.items()}
-        return Partial(self.cls, values)
+        return Partial(self.cls, values, accepted=self.accepted)
 
     def update(self, later: Partial) -> None:
         """Let the later source win, key by key; lists and dicts are replaced whole."""
+        self.accepted = self.accepted and later.accepted
         for name, value in later.values.items():
             mine = self.values.get(name)
             if isinstance(mine, Partial) and isinstance(value, Partial) and mine.cls is value.cls:
@@ -99,10 +104,11 @@ class Partial:
 
 def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Partial:
     """Check each key of `tree` against what `cls` declares. Problems are appended, not raised."""
-    known = fields_of(cls)
+    known, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
         problems.append(Problem(path, f"expected a table of keys, not {shorten(tree)}"))
+        partial.accepted = False
         return partial
     for key, value in tree.items():
         if key in known:
@@ -110,16 +116,18 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
         else:
             hint = suggest(str(key), known) if len(problems) < MOST_PROBLEMS else ""
             problems.append(Problem((*path, str(key)), "unknown key", hint))
+    partial.accepted = len(problems) == before
     return partial
 
 
-def build(partial: Partial, path: Path, problems: list[Problem], before: int | None = None) -> Any:
-    """Build the instance of given values, else defaults, else nested classes of defaults. None if one is missing.
+def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
+    """Build the instance of given values, else defaults, else nested classes of defaults.
 
-    Nor is it built if its values have brought more problems than the `before` that there were.
+    Returns None if a value is missing or was refused, so that a class checks itself on accepted values only.
     """
-    cls, values = partial.cls, {}
-    before = len(problems) if before is None else before
+    if not (partial.accepted or partial.values):
+        return None  # it was no table of keys, so that nothing is missing in it
+    cls, values, before = partial.cls, {}, len(problems)
     for name, annotation in fields_of(cls).items():
         if name in partial.values:
             given = partial.values[name]
@@ -132,7 +140,7 @@ def build(partial: Partial, path: Path, problems: list[Problem], before: int | N
             values[name] = None
         else:
             problems.append(Problem((*path, name), "missing, and it has no default", "add it"))
-    if len(problems) > before:
+    if len(problems) > before or not partial.accepted:
         return None
     try:
         return _instance(cls, values)
@@ -217,8 +225,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _choice({written(member.value): member for member in annotation}, value, path, problems)
     if is_plain(annotation):
-        before = len(problems)
-        return build(check(annotation, value, path, problems), path, problems, before)
+        return build(check(annotation, value, path, problems), path, problems)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
         return _fixed(args, value, path, problems)
     if origin in LISTS and isinstance(value, list):

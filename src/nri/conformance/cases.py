@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import difflib
 import json
-import lzma
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +23,8 @@ from google.protobuf.message import Message
 
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.api import messages as m
-from nri.config.syntax import parse_json
-from nri.errors import ConfigError, NriError
-from nri.files import read_regular
+from nri.config.json_lines import read_json_lines
+from nri.errors import NriError
 from nri.oci import Generator, MountPoint, MountTable, canonical
 from nri.rules import Rules
 
@@ -37,12 +35,8 @@ Case = dict[str, Any]
 
 #: Every operation that a file may hold; `spec` cases are the spec generator's.
 _OPS = ("create", "update", "stop", "spec")
-_XZ_MAGIC = b"\xfd7zXZ\x00"
-#: No file of cases is as large.
-MOST_BYTES = _FILE_BYTES = 512 << 20
 #: The mounts of the host that specs are made on.
 _HOST = MountTable([MountPoint("/")])
-_MOST_STREAMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +51,9 @@ class Failure:
         return f"case {self.case} ({self.op}) differs:\n{self.diff}"
 
 
-def read_cases(path: str | Path, wrong: Callable[[Any], str] | None = None) -> Iterator[Case]:
-    """Yield the cases of a file. Raises ConfigError naming file and line if it cannot be read.
-
-    Args:
-        path: JSON lines, plain or xz.
-        wrong: says why a line is no case, "" if it is one; by default what a merge or spec case must have.
-    """
-    try:
-        raw = read_regular(path, _FILE_BYTES)
-        text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
-    except OSError as error:
-        raise ConfigError(str(path), "", error.strerror or "cannot be read", "give a file of recorded cases") from error
-    except (lzma.LZMAError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield _case(line, f"{path}:{number}", wrong or _wrong)
-
-
-def _unpacked(raw: bytes, path: str) -> bytes:
-    """The content of an xz file; a file of a few bytes must not fill memory."""
-    pieces: list[bytes] = []
-    left = MOST_BYTES
-    while raw.startswith(_XZ_MAGIC):  # files that were joined are several streams
-        unpacker = lzma.LZMADecompressor()
-        pieces.append(unpacker.decompress(raw, left))
-        left -= len(pieces[-1])
-        if not unpacker.eof:
-            raise ConfigError(path, "", "it ends too early" if left > 0 else f"larger than {MOST_BYTES >> 20} MiB")
-        if len(pieces) > _MOST_STREAMS:
-            raise ConfigError(path, "", f"more than {_MOST_STREAMS} packed files, one after the other")
-        raw = unpacker.unused_data
-    return b"".join(pieces)
-
-
-def _case(line: str, where: str, wrong: Callable[[Any], str]) -> Case:
-    try:
-        case = parse_json(line)
-    except json.JSONDecodeError as error:
-        raise ConfigError(where, "", f"not a JSON object: {error.msg} at column {error.colno}") from error
-    except ValueError as error:  # too many digits, too deep
-        raise ConfigError(where, "", f"not a JSON object: {str(error).partition(';')[0]}") from error
-    if reason := wrong(case):
-        raise ConfigError(where, "", f"not a case: {reason}")
-    return case  # type: ignore[no-any-return]  # an object, as `_wrong` says
+def read_cases(path: str | Path) -> Iterator[Case]:
+    """Yield the merge and spec cases of a file of JSON lines, plain or compressed with xz. Raises ConfigError."""
+    return read_json_lines(path, _wrong)
 
 
 def _wrong(case: Any) -> str:

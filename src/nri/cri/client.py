@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from nri.config.runtimes.registry import RUNTIMES
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError, RpcError, RuntimeUnavailable
 from nri.text import cut, escape
@@ -47,15 +48,8 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0,
 _OUR_TIMER = "Deadline Exceeded"
 _BROKEN = ("failed to connect", "Stream removed", "Socket closed", "recvmsg", "sendmsg", "Connection", "Broken pipe",
            "GOAWAY", "Endpoint", "Received")  # fmt: skip
-#: Where the runtimes of the field listen, in the order in which they are looked for.
-SOCKETS = (
-    "/run/nri-engine/engine.sock",
-    "/run/containerd/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/isulad.sock",
-    "/var/run/isulad.sock",
-    "/run/k3s/containerd/containerd.sock",
-)
+#: Where runtimes listen, in the order in which they are looked for: first this project's engine.
+SOCKETS = ("/run/nri-engine/engine.sock", *(path for row in RUNTIMES for path in row.cri_sockets))
 _AS_ROOT = "Run it as root"
 #: The option that names the socket, for those that have no other one.
 _OPTION = "--cri-socket"

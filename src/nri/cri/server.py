@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 from nri.unix import Identity, check_free, make_folder, put_in_place, remove_own
 
 __all__ = ["LIMITS", "MESSAGE_BYTES", "READS", "SocketServer", "bind"]

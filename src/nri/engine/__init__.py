@@ -2,5 +2,4 @@
 
 One job: pods and containers. It owns state on disk, processes and mounts, and leaves the rest to real parts: an OCI
 runtime (runc or crun), conmon, CNI plugins, skopeo and umoci. Nothing of it is loaded by ``import nri``.
-Next: `nri.engine.state`, what outlives a restart.
 """

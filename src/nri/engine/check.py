@@ -1,7 +1,6 @@
 """The surroundings of the engine examined before it starts: programs, networks, kernel, with what to do about each.
 
-Rules: looks, and changes nothing; every row says what was found, in words that can be read alone. Next:
-:mod:`nri.engine.config`, the settings that say what is needed.
+Rules: looks, and changes nothing; every row says what was found, in words that can be read alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The engine with its servers, as one thing to start and stop: CRI, streams of exec and attach, NRI.
+"""The engine with its servers, as one object to start and stop: CRI, streams of exec and attach, NRI.
 
-One job: :class:`Daemon`, wiring of `engine`, `streaming` and `server`. Rules: requests are taken when everything that
-they may need is there, and the other way round at the end. Next: :mod:`nri.engine.engine`.
+Requests are accepted when everything that they may need is running; a stop goes in the reverse order.
 """
 
 from __future__ import annotations
@@ -108,14 +107,14 @@ class _Streams:
         self._engine = engine
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
-        return self._engine.containers.exec(container_id, argv, tty=tty, stdin=stdin)
+        return self._engine.running_containers.exec(container_id, argv, tty=tty, stdin=stdin)
 
     def attach(self, container_id: str) -> Attachment:
-        return self._engine.containers.attach(container_id)
+        return self._engine.running_containers.attach(container_id)
 
     def resize(self, container_id: str, width: int, height: int) -> None:
-        self._engine.containers.resize(container_id, width, height)
+        self._engine.running_containers.resize(container_id, width, height)
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        namespace = self._engine.pods.get(pod_id).namespace_paths.get("network")
+        namespace = self._engine.inventory.pod(pod_id).record.namespace_paths.get("network")
         return connect_port(Path(namespace) if namespace else None, port)

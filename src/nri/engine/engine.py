@@ -1,7 +1,4 @@
-"""The engine: all of its parts put together, started, and stopped while containers run on.
-
-One job: wiring, in the order in which the parts need each other. Next: :mod:`nri.engine.lifecycle`, what they do.
-"""
+"""The engine: its parts wired together, started, and stopped while containers continue to run."""
 
 from __future__ import annotations
 
@@ -10,21 +7,28 @@ import logging
 import threading
 from typing import Any, NamedTuple, Self
 
+from nri.engine.calls.container_creation import ContainerCreation
+from nri.engine.calls.container_removal import ContainerRemoval
+from nri.engine.calls.container_start import ContainerStart
+from nri.engine.calls.execution import RunningContainers
+from nri.engine.calls.pod_creation import PodCreation, PodSteps
+from nri.engine.calls.pod_removal import PodRemoval
+from nri.engine.calls.resource_updates import ResourceUpdates
 from nri.engine.config import FIRST_DOMAIN, EngineConfig
 from nri.engine.images import ImageStore
-from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods
-from nri.engine.lifecycle.creation import Creation
+from nri.engine.lifecycle.bus import EventBus
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.dry import DryMachinery
 from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.hub import NriHub
 from nri.engine.lifecycle.inventory import Inventory
-from nri.engine.lifecycle.parts.dry import DryMachinery
-from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.parts.places import Places, lock_folders
-from nri.engine.lifecycle.pod_steps import PodSteps
+from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.lifecycle.places import Places, lock_folders
 from nri.engine.lifecycle.processes import Processes
-from nri.engine.lifecycle.replay import Replay
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.lifecycle.updates import Updates
 from nri.engine.network import find_network
+from nri.engine.replay import Replay
 from nri.engine.state import Store
 
 __all__ = ["Condition", "Engine"]
@@ -52,7 +56,9 @@ class Engine:
 
     Attributes:
         domains: the further domains by name, each an engine of its own but for the plugins.
-        pods, containers: the calls of the CRI.
+        pod_creation, pod_removal, container_creation, container_start, container_removal, resource_updates: calls of
+            the CRI; `nri.engine.server` adds those that only report.
+        running_containers: programs and streams in containers.
         images: the images of this node.
         events: the CRI's container events.
         complaints: what was found that is not as it should be, one line each.
@@ -88,14 +94,16 @@ class Engine:
         processes = Processes(inventory, machinery)
         self.domain = domain = Domain(self.name, hub, inventory, resources, processes)
         self._exit_handler = exit_handler = ExitHandler(inventory, machinery, domain, processes, bus)
-        steps = PodSteps(machinery, processes, exit_handler)
-        creation = Creation(inventory, machinery, domain, processes, steps, exit_handler)
-        updates = Updates(inventory, machinery, domain, resources)
-        self.containers = containers = Containers(
-            inventory, machinery, domain, bus, processes, creation, exit_handler, updates
-        )
-        self.pods = Pods(inventory, machinery, domain, bus, steps, containers)
-        self._replay = Replay(inventory, machinery, domain, processes, steps, creation, exit_handler)
+        parts = Parts(inventory, machinery, processes, resources, domain, exit_handler, bus)
+        pod_steps = PodSteps(parts)
+        self.pod_creation = PodCreation(parts, pod_steps)
+        self.container_creation = ContainerCreation(parts, pod_steps)
+        self.container_start = ContainerStart(parts)
+        self.container_removal = ContainerRemoval(parts, self.container_creation)
+        self.pod_removal = PodRemoval(parts, pod_steps, self.container_removal)
+        self.resource_updates = ResourceUpdates(parts)
+        self.running_containers = RunningContainers(inventory, machinery)
+        self._replay = Replay(parts, pod_steps, self.container_creation)
         self.complaints: list[str] = []
         self._returning: threading.Thread | None = None
         self._stopped = False

@@ -1,6 +1,6 @@
 """The abilities of this machine, this engine and its OCI runtime, found out once: the values that specs need.
 
-Rules: read only; what cannot be read counts as not there. Next: `nri.engine.spec.inputs`, the values.
+Rules: read only; what cannot be read counts as not there.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ _TOP = "/sys/fs/resctrl"
 #: Entries of a group's folder that are no groups themselves.
 _MONITORS = "mon_groups"
 _OWN = frozenset({"info", _MONITORS, "mon_data"})
+_DIGITS = "0123456789abcdef"
 _FLAGS = ("cat_l3", "cat_l2", "mba")
 
 
@@ -211,6 +212,9 @@ class Resctrl:
 
     def _number(self, resource: str, file: str, base: int = 10) -> int | None:
         text = self._root.find(f"{self._path}/info/{resource}/{file}")
+        # `int` takes signs and prefixes as well, which the kernel does not write.
+        if text is not None and not all(letter in _DIGITS[:base] for letter in text.strip().lower()):
+            raise ValueError(f"{self._path}/info/{resource}/{file} is not a number: {text.strip()[:40]!r}")
         return None if text is None else int(text, base)
 
     def _cache(self, name: str) -> Cache | None:

@@ -79,6 +79,8 @@ def parse_cpu_times(text: str) -> CpuTimes:
     first = text.partition("\n")[0].split()
     if len(first) < 11 or first[0] != "cpu":
         raise ValueError("/proc/stat does not begin with the times of all processors")
+    if not all(word.isdecimal() for word in first[1:]):  # `int` takes a sign, which the kernel does not write
+        raise ValueError("/proc/stat does not begin with the times of all processors")
     ticks = [int(word) for word in first[1:]]
     return CpuTimes(sum(ticks[i] for i in _BUSY), sum(ticks[i] for i in _IDLE), ticks[4])
 

@@ -17,8 +17,9 @@ from nri.agent.settings import AgentSettings
 from nri.errors import NriError
 from nri.host.cgroups import detect
 from nri.host.root import Root
-from nri.plugins.placement.client import PLACEMENT, ask_placement
-from nri.policies.placement.drawing import users_of
+from nri.placement.client import ask_placement
+from nri.placement.drawing import users_of
+from nri.placement.registry import POLICIES
 from nri.service.client import ask
 from nri.trace.drift import Drift
 from nri.trace.drift_sources import Setters, row_of, sources
@@ -123,7 +124,7 @@ class NodeParts:
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:
-        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in PLACEMENT):
+        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in POLICIES):
             return None
         found: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
         found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}

@@ -13,9 +13,11 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.inspector.sources import Unanswered, first
+from nri.inspector.sources import Unanswered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from nri.inspector.sources import Source
 
 __all__ = ["MOST_CONTAINERS", "MOST_EVENTS", "headers", "page", "snapshot"]
@@ -57,29 +59,66 @@ def headers() -> dict[str, str]:
 
 
 def snapshot(source: Source) -> bytes:
-    """The page with what a source has, as one file that needs nothing else; bounded in events and containers."""
-    events: dict[str, Any] = {}
-    for row in first(source, MOST_EVENTS):
-        events[row["key"]] = source.event(row["key"]) if len(events) < MOST_CONTAINERS else row
+    """The page with what a source has, as one file that needs nothing else; bounded in events, containers and bytes."""
+    events, has_all_events = _encoded(_by_key(source.rows(MOST_EVENTS, MOST_CONTAINERS)), source.snapshot_bytes)
     listed = source.containers()
     shown = listed["containers"][:MOST_CONTAINERS]
-    chains = {row["id"]: source.container(row["id"]) for row in shown}
+    explained = ((row["id"], source.container(row["id"])) for row in shown)
+    chains, has_all_chains = _encoded(explained, source.snapshot_bytes)
     overview = source.overview()
+    if not has_all_events:
+        overview["problems"] = [*overview.get("problems", ()), f"only the first {len(events)} events are in this file"]
+    if not has_all_chains:
+        line = f"the changes of only {len(chains)} containers are in this file"
+        overview["problems"] = [*overview.get("problems", ()), line]
     views = {name: _view(source, name) for name in overview["views"]}
     for pod in ((views.get("agent") or {}).get("pods") or ())[:MOST_CONTAINERS]:
         views[f"agent/{pod['key']}"] = _view(source, "agent", pod["key"])
-    data = {
-        "overview": {**overview, "mode": "snapshot"},
-        "events": [row for row in events.values() if row],
-        "containers": {"containers": shown, "left_out": len(listed["containers"]) - len(shown) + listed["left_out"]},
-        "chains": {ident: chain for ident, chain in chains.items() if chain},
-        "views": {name: view for name, view in views.items() if view},
+    left_out = len(listed["containers"]) - len(shown) + listed["left_out"]
+    parts = {
+        "overview": _json({**overview, "mode": "snapshot"}),
+        "events": f"[{', '.join(text for _, text in events)}]",
+        "containers": _json({"containers": shown, "left_out": left_out}),
+        "chains": f"{{{', '.join(f'{_json(ident)}: {text}' for ident, text in chains)}}}",
+        "views": _json({name: view for name, view in views.items() if view}),
     }
-    text = json.dumps(data).replace("<", "\\u003c")
+    del events, chains
     empty = page().decode()
     meta = f'<meta http-equiv="Content-Security-Policy" content="{_policy(empty)}">'
-    filled = _DATA.replace("null", text)
-    return empty.replace("<head>", f"<head>\n{meta}", 1).replace(_DATA, filled, 1).encode()
+    before, _, after = empty.replace("<head>", f"<head>\n{meta}", 1).partition(_DATA)
+    opening, _, closing = _DATA.partition("null")
+    pieces = [before, opening, "{"]
+    for number, name in enumerate(list(parts)):
+        pieces += [", " * (number > 0), f'"{name}": ', parts.pop(name)]
+    return b"".join(map(str.encode, (*pieces, "}", closing, after)))
+
+
+def _json(value: Any) -> str:
+    """A value as JSON that ends no script."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows with their keys; events of a crafted recording may have one key together, and the first of them is kept."""
+    keys = set[str]()
+    for row in rows:
+        if row["key"] not in keys:
+            keys.add(row["key"])
+            yield row["key"], row
+
+
+def _encoded(rows: Iterable[tuple[str, Any]], most_bytes: int) -> tuple[list[tuple[str, str]], bool]:
+    """Those of the rows that are there as JSON, with their names, up to a number of bytes; whether these are all."""
+    encoded: list[tuple[str, str]] = []
+    for name, row in rows:
+        if row is None:
+            continue
+        text = _json(row)
+        most_bytes -= len(text)
+        if most_bytes < 0:
+            return encoded, False
+        encoded.append((name, text))
+    return encoded, True
 
 
 def _view(source: Source, name: str, of: str = "") -> dict[str, Any] | None:

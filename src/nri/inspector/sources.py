@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.errors import LATE, NriError
 from nri.text import plain
-from nri.trace.call_stats import CallStats
-from nri.trace.catalog import to_json
+from nri.trace.call_stats import CallStats, DurationRoom
 from nri.trace.changes import Changes
-from nri.trace.history import Event, Note, Trace, parsed
+from nri.trace.history import Event, Note, Trace
 from nri.trace.live import plugin_rows
+from nri.trace.message_json import MessageJson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from nri.trace.live import Live
     from nri.trace.pb import api_pb2 as t
@@ -43,6 +43,10 @@ _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
 _PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Nanoseconds that are read before a place, for events that began there, and behind an event, for its end.
 _EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
+#: Steps of one event, and of all events of one answer.
+_MAX_STEPS, _MAX_ANSWER_STEPS = 256, 2000
+#: Bytes of the events of a snapshot, and of its chains of changes.
+_SNAPSHOT_BYTES, _SNAPSHOT_BYTES_OF_RUNTIME = 2 << 20, 64 << 20
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 #: The errors of a plugin that has not answered in time.
@@ -70,6 +74,13 @@ class Source(Protocol):
 
     def event(self, key: str) -> dict[str, Any] | None:
         """One event; None if it is not there, or not any more."""
+
+    def rows(self, most: int, most_full: int) -> Iterable[dict[str, Any]]:
+        """The events of a snapshot: so many at most, and so many of them with what was asked and answered."""
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The bytes that events, and chains of changes, may each have in a snapshot."""
 
     def containers(self) -> dict[str, Any]:
         """The containers of which something is known."""
@@ -169,6 +180,16 @@ class Running:
         except NriError as error:
             raise Unanswered(str(error)) from None
 
+    def rows(self, most: int, most_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it knows no messages
+        """The last events."""
+        rows: list[dict[str, Any]] = self.events(most=most)["rows"]
+        return rows
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """More than its events can have, which are bounded already."""
+        return _SNAPSHOT_BYTES_OF_RUNTIME
+
     def event(self, key: str) -> dict[str, Any] | None:
         """One of the events that are still known."""
         found = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
@@ -213,10 +234,11 @@ class Recording:
         self._path, self._trace = path, Trace(path)
         self._lock = threading.Lock()
         self._sums: dict[str, _Plugin] = {}
-        self._whole = CallStats()
+        self._durations = DurationRoom(self._trace.size_bytes)
+        self._whole = CallStats(self._durations)
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
-        self._changes = Changes()
+        self._changes = Changes(self._trace.size_bytes)
         self._first, self._last, self._records = 1 << 64, 0, 0
         for _, header in self._trace.headers():
             self._first = min(self._first, header.first_ns, header.last_ns)
@@ -260,7 +282,7 @@ class Recording:
         self._whole.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
             if step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:
-                self._sums.setdefault(step.plugin, _Plugin()).take(_step(event.began_ns, step))
+                self._sums.setdefault(step.plugin, _Plugin(self._durations)).take(_step(event.began_ns, step))
         self._changes.take(event)
 
     def overview(self) -> dict[str, Any]:
@@ -317,7 +339,8 @@ class Recording:
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
         until = monotonic() + _PATIENCE_S
-        looked_at, found, is_there = 0, not serial, False
+        looked_at = steps = 0
+        found, is_there = not serial, False
         for event in self._trace.events(max(0, since - _EARLIER_NS)):
             # In the order of the recording, which need not be that of times: a clock may have been set back.
             found = found or (event.began_ns, event.serial) == (since, serial)
@@ -327,12 +350,14 @@ class Recording:
                     break
             if not found or (not serial and event.began_ns < since):
                 continue
-            if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
+            full = len(rows) >= min(most, _MOST_EVENTS) or steps > _MAX_ANSWER_STEPS
+            if full or (looked_at and monotonic() > until):
                 return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
             looked_at += 1
             row = _row(event)
             if matches(row, text):
                 rows.append(row)
+                steps += len(row["steps"])
         if not found:  # the recorder has removed its file meanwhile
             return self.events(str(since), text, most)
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
@@ -341,13 +366,17 @@ class Recording:
         """One event, with what was asked and answered."""
         since, serial = _place(key)
         event = self._find(since, serial, since + _LATER_NS)
-        if event is None:
-            return None
-        row = _row(event)
-        row["request"] = _message(event.name, event.request, reply=False)
-        for each, step in zip(row["steps"], event.steps, strict=True):
-            each["reply"] = _message(step.event, step.reply or b"", reply=True)
-        return row
+        return None if event is None else _full_row(event)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The bytes that events, and chains of changes, may each have in a snapshot: they are in memory three times."""
+        return _SNAPSHOT_BYTES + self._trace.size_bytes // 2
+
+    def rows(self, most: int, most_full: int) -> Iterator[dict[str, Any]]:
+        """The first events, some of them with what was asked and answered, in one reading."""
+        for number, event in enumerate(islice(self._trace.events(), most)):
+            yield _full_row(event) if number < most_full else _row(event)
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
         """The event that began then and has this number, of the blocks from then until another time."""
@@ -390,8 +419,8 @@ class Recording:
 class _Plugin:
     """The record of one plugin."""
 
-    def __init__(self) -> None:
-        self._sum = CallStats()
+    def __init__(self, room: DurationRoom) -> None:
+        self._sum = CallStats(room)
         self._missed = self._conflicts = 0
 
     def take(self, step: dict[str, Any]) -> None:
@@ -436,8 +465,18 @@ def _row(event: Event) -> dict[str, Any]:
         "whole": event.whole,
         "redacted": event.redacted,
         **names,
-        "steps": [_step(first_ns, step) for step in event.steps],
+        "steps": [_step(first_ns, step) for step in event.steps[:_MAX_STEPS]],
+        "more_steps": max(0, len(event.steps) - _MAX_STEPS),
     }
+
+
+def _full_row(event: Event) -> dict[str, Any]:
+    """An event with what was asked and answered, as far as there is room."""
+    row, messages = _row(event), MessageJson(event)
+    row["request"] = messages.table(event.name, event.request, reply=False)
+    for each, step in zip(row["steps"], event.steps, strict=False):
+        each["reply"] = messages.table(step.event, step.reply or b"", reply=True)
+    return row
 
 
 def _step(first_ns: int, step: Any) -> dict[str, Any]:
@@ -456,20 +495,3 @@ def _step(first_ns: int, step: Any) -> dict[str, Any]:
 
 def _text(error: t.Error | None) -> str:
     return "" if error is None else plain(error.text or error.kind, _LONGEST)
-
-
-def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
-    message = parsed(event, data, reply=reply)
-    return {"unreadable_bytes": len(data)} if message is None else to_json(message)
-
-
-def first(source: Source, most: int) -> Iterator[dict[str, Any]]:
-    """The first events of a source, page by page."""
-    begin, more, left = "", True, most
-    been = set[str]()
-    while more and left > 0 and begin not in been:  # events of a crafted recording may have one key together
-        been.add(begin)
-        answer = source.events(begin, "", min(left, _MOST_EVENTS))
-        yield from islice(answer["rows"], left)
-        left -= len(answer["rows"])
-        begin, more = answer["next"], answer["more"]

@@ -8,18 +8,59 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from nri.kube import quantity
+from nri.kube import pod_resources, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from nri.api import messages as m
 
-    #: Quantities of one container by ``requests.cpu``, ``limits.memory`` and so on.
-    Quantities = Mapping[str, Fraction]
+#: Quantities of one container, or of a pod itself, by ``requests.cpu``, ``limits.memory`` and so on.
+Quantities = Mapping[str, Fraction]
+_NONE = Fraction(0)
+_COMPUTED = ("cpu", "memory")
+
+
+class ContainerResources(NamedTuple):
+    """The resources of a container, and what it is in its pod."""
+
+    quantities: Quantities
+    initial: bool = False
+    sidecar: bool = False
+
+
+class PodResources(NamedTuple):
+    """The resources of a pod.
+
+    Attributes:
+        containers: those that initialize the pod first.
+        pod: requests and limits of the pod itself (``spec.resources``); None without that key.
+        node_critical: whether the pod has the priority class ``system-node-critical``.
+    """
+
+    containers: Sequence[ContainerResources]
+    pod: Quantities | None = None
+    node_critical: bool = False
+
+    def containers_total(self, part: pod_resources.Part) -> dict[str, Fraction]:
+        """Return the requests or limits of all containers, without those of the pod itself and its overhead."""
+        return pod_resources.containers_total(
+            pod_resources.PodContainer(_part(quantities, part), initial, sidecar)
+            for quantities, initial, sidecar in self.containers
+        )
+
+
+class Share(NamedTuple):
+    """The resources that the kubelet gives a container: quantities, and its OOM score."""
+
+    quantities: Quantities
+    oom_score: int
+
+
+def _part(quantities: Quantities, part: str) -> dict[str, Fraction]:
+    return {key.removeprefix(f"{part}."): value for key, value in quantities.items() if key.startswith(f"{part}.")}
 
 
 def make_id(*names: str) -> str:
@@ -33,17 +74,20 @@ def make_uid(*names: str) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def qos_class(containers: Sequence[Quantities]) -> str:
-    """Return the pod's class of service by the kubelet's rule: Guaranteed, Burstable or BestEffort."""
-    keys = ("cpu", "memory")
-    if not any(one.get(f"requests.{key}") for one in containers for key in keys):
+def qos_class(resources: PodResources) -> str:
+    """Return the pod's class of service by the kubelet's rule: Guaranteed, Burstable or BestEffort.
+
+    Requests and limits of the pod itself count alone, where it has some.
+    """
+    counted = [each.quantities for each in resources.containers] if resources.pod is None else [resources.pod]
+    if not any(each.get(f"{part}.{name}") for each in counted for part in ("requests", "limits") for name in _COMPUTED):
         return "BestEffort"
-    sure = all(
-        one.get(f"limits.{key}") and one[f"limits.{key}"] == one[f"requests.{key}"]
-        for one in containers
-        for key in keys
+    guaranteed = all(
+        each.get(f"limits.{name}") and each[f"limits.{name}"] == each.get(f"requests.{name}")
+        for each in counted
+        for name in _COMPUTED
     )
-    return "Guaranteed" if sure else "Burstable"
+    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def cgroup_parent(qos: str, uid: str) -> str:
@@ -51,30 +95,65 @@ def cgroup_parent(qos: str, uid: str) -> str:
     return "/kubepods" + {"Guaranteed": "", "Burstable": "/burstable"}.get(qos, "/besteffort") + f"/pod{uid}"
 
 
-def set_resources(linux: m.LinuxContainer, wanted: Quantities, qos: str, node_bytes: int = 0) -> None:
-    """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does.
-
-    `node_bytes` is the node's memory, 0 if it is not known.
-    """
+def set_resources(linux: m.LinuxContainer, share: Share) -> None:
+    """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does."""
+    wanted = share.quantities
+    cpu_limit = wanted.get("limits.cpu")
     resources = linux.resources
-    resources.cpu.shares.value = quantity.cpu_shares(wanted.get("requests.cpu", Fraction(0)))
+    resources.cpu.shares.value = quantity.cpu_shares(wanted.get("requests.cpu", _NONE))
     resources.cpu.period.value = quantity.CPU_PERIOD_US
-    limit = wanted.get("limits.cpu")
-    resources.cpu.quota.value = quantity.cpu_quota_us(limit) if limit else 0
-    resources.memory.limit.value = quantity.ceil(wanted.get("limits.memory", Fraction(0)))
+    resources.cpu.quota.value = quantity.cpu_quota_us(cpu_limit) if cpu_limit else 0
+    resources.memory.limit.value = quantity.ceil(wanted.get("limits.memory", _NONE))
     for key, value in wanted.items():
         if key.startswith("limits.hugepages-"):
             size = key.removeprefix("limits.hugepages-").removesuffix("i")
             resources.hugepage_limits.add(page_size=f"{size}B", limit=quantity.ceil(value))
-    burstable = _oom_score(wanted.get("requests.memory", Fraction(0)), node_bytes)
-    linux.oom_score_adj.value = {"Guaranteed": -997, "BestEffort": 1000}.get(qos, burstable)
+    linux.oom_score_adj.value = share.oom_score
 
 
-def _oom_score(memory: Fraction, node_bytes: int) -> int:
-    """The score of a Burstable container: the larger its part of the node's memory, the lower."""
+def shares(resources: PodResources, node_bytes: int = 0) -> list[Share]:
+    """Return the share of each container of a pod; a limit of the pod itself holds for a container without one.
+
+    `node_bytes` is the node's memory, 0 if it is not known.
+    """
+    limits = {key: value for name in _COMPUTED if (value := (resources.pod or {}).get(key := f"limits.{name}"))}
+    return [
+        Share({**limits, **{key: value for key, value in each.quantities.items() if value or key not in limits}}, score)
+        for each, score in zip(resources.containers, _oom_scores(resources, node_bytes), strict=True)
+    ]
+
+
+def _oom_scores(resources: PodResources, node_bytes: int) -> list[int]:
+    """Return the OOM score of each container of a pod.
+
+    Of a Burstable pod a container has a lower score the more memory it requests. What the pod itself requests beyond
+    its containers is shared out evenly, and a sidecar has no higher score than the containers.
+    """
+    qos = qos_class(resources)
+    if resources.node_critical or qos != "Burstable":
+        score = 1000 if qos == "BestEffort" and not resources.node_critical else -997
+        return [score] * len(resources.containers)
     if not node_bytes:
-        return 999  # the kubelet's upper end is the best guess
-    return min(max(1000 - quantity.ceil(memory) * 1000 // node_bytes, 3), 999)
+        return [999] * len(resources.containers)  # the kubelet's upper end is the best guess
+    requests = [quantity.ceil(each.quantities.get("requests.memory", _NONE)) for each in resources.containers]
+    spare = _spare_memory(resources)
+    smallest = min(
+        (size for size, each in zip(requests, resources.containers, strict=True) if not each.initial), default=0
+    )
+    scores = []
+    for size, each in zip(requests, resources.containers, strict=True):
+        counted = max(size, smallest) if each.sidecar else size
+        scores.append(min(max(1000 - (counted + spare) * 1000 // node_bytes, 3), 999))
+    return scores
+
+
+def _spare_memory(resources: PodResources) -> int:
+    """The bytes that a pod itself requests beyond its containers, for each container."""
+    request = (resources.pod or {}).get("requests.memory", _NONE)
+    if not request:
+        return 0
+    containers = resources.containers_total("requests").get("memory", _NONE)
+    return (quantity.ceil(request) - quantity.ceil(containers)) // len(resources.containers)
 
 
 def volume_folder(uid: str, kind: str, name: str) -> str:

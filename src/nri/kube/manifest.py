@@ -17,12 +17,13 @@ from nri.config import Source, parse_text, read_file
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.document import Document, is_number, parts, text
+from nri.kube.pod_resources import has_pod_level
 
 if TYPE_CHECKING:
     from nri.kube.document import Document
     from nri.kube.kubelet import Quantities
 
-__all__ = ["ImageConfig", "Workload", "find_pod", "quantities", "read_image_config", "read_manifests"]
+__all__ = ["ImageConfig", "Workload", "find_pod", "pod_resources", "read_image_config", "read_manifests"]
 
 
 #: The most of a resource where messages have less room than for the largest quantity: a quota is in microseconds.
@@ -97,11 +98,11 @@ def _workload(
     ]
     if not containers:
         raise document.error("a pod needs at least one container", "spec.containers", spec or None)
-    wanted = [quantities(document, one, place) for place, one in enumerate(containers)]
-    qos = kubelet.qos_class(wanted)
-    pod = _pod(document, spec, metadata, qos, twins)
-    reader = ContainerReader(document, spec, pod, image, qos, node_bytes)
-    made = [reader.read(one, quantities) for one, quantities in zip(containers, wanted, strict=True)]
+    resources = pod_resources(document, spec)
+    pod = _pod(document, spec, metadata, kubelet.qos_class(resources), twins)
+    reader = ContainerReader(document, spec, pod, image)
+    shares = kubelet.shares(resources, node_bytes)
+    made = [reader.read(tree, share) for tree, share in zip(containers, shares, strict=True)]
     return Workload(pod, made, reader.notes)
 
 
@@ -128,20 +129,47 @@ def _pod(
     return pod
 
 
-def quantities(document: Document, container: dict[str, Any], place: int) -> dict[str, Fraction]:
-    """Read requests and limits as ``requests.cpu`` and so on; a limit without a request is one, too."""
+def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResources:
+    """Read the resources of a pod and its containers, with the defaults that an API server sets.
+
+    A limit without a request is a request, too; of the pod itself only where its containers request nothing.
+    """
+    containers = []
+    for key, initial in (("initContainers", True), ("containers", False)):
+        for place, tree in enumerate(document.tables(spec, key, "spec.")):
+            sidecar = initial and document.text(tree, "restartPolicy") == "Always"
+            amounts = _quantities(document, tree, f"spec.{key}[{place}].")
+            amounts = {**_as_requests(amounts), **amounts}
+            containers.append(kubelet.ContainerResources(amounts, initial, sidecar))
+    critical = document.text(spec, "priorityClassName", "spec.") == "system-node-critical"
+    made = kubelet.PodResources(containers, node_critical=critical)
+    if spec.get("resources") is None:
+        return made
+    amounts = {key: value for key, value in _quantities(document, spec, "spec.").items()
+               if has_pod_level(key.partition(".")[2])}  # fmt: skip
+    if any(key.startswith("limits.") for key in amounts):
+        summed = {f"requests.{key}": value for key, value in made.containers_total("requests").items()
+                  if key in ("cpu", "memory")}  # fmt: skip
+        amounts = {**_as_requests(amounts), **summed, **amounts}
+    return made._replace(pod=amounts)
+
+
+def _as_requests(amounts: Quantities) -> dict[str, Fraction]:
+    return {f"requests.{key.removeprefix('limits.')}": value for key, value in amounts.items()
+            if key.startswith("limits.")}  # fmt: skip
+
+
+def _quantities(document: Document, tree: dict[str, Any], where: str) -> dict[str, Fraction]:
+    """Read the requests and limits of a container or a pod as ``requests.cpu`` and so on."""
     found: dict[str, Fraction] = {}
-    resources = document.table(container, "resources")
+    resources = document.table(tree, "resources", where)
     for kind in ("limits", "requests"):
-        table = document.table(resources, kind, "resources.")
+        table = document.table(resources, kind, f"{where}resources.")
         for name, value in table.items():
-            where = f"spec.containers[{place}].resources.{kind}.{name}"
             try:
                 found[f"{kind}.{name}"] = quantity.bounded(value, _MOST.get(str(name), quantity.MOST))
             except ValueError as error:
-                raise document.error(str(error), where, table, str(name)) from None
-    for key in [key for key in found if key.startswith("limits.")]:
-        found.setdefault(key.replace("limits.", "requests."), found[key])
+                raise document.error(str(error), f"{where}resources.{kind}.{name}", table, str(name)) from None
     return found
 
 
@@ -175,21 +203,17 @@ class ContainerReader:
         spec: dict[str, Any],
         pod: m.PodSandbox,
         image: ImageConfig,
-        qos: str,
-        node_bytes: int = 0,
     ) -> None:
-        """`spec` is the pod's own, `qos` its class of service; `image` and the node's memory count for all of it."""
+        """`spec` is the pod's own; `image` counts for all of its containers."""
         self.notes: list[str] = []
         self._document = document
         self._spec = spec
         self._pod = pod
         self._image = image
-        self._qos = qos
-        self._node_bytes = node_bytes
         self._names: set[str] = set()
 
-    def read(self, tree: dict[str, Any], wanted: Quantities) -> m.Container:
-        """Make the message of a container that asks for the resources `wanted`. ConfigError says what is wrong."""
+    def read(self, tree: dict[str, Any], share: kubelet.Share) -> m.Container:
+        """Make the message of a container with its share of the pod's resources. ConfigError says what is wrong."""
         pod, name = self._pod, self._document.text(tree, "name")
         if not name:
             raise self._document.error("a container without a name", "spec.containers", tree)
@@ -207,7 +231,7 @@ class ContainerReader:
         )
         self._name(made)
         self._mounts(tree, made)
-        kubelet.set_resources(made.linux, wanted, self._qos, self._node_bytes)
+        kubelet.set_resources(made.linux, share)
         made.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{made.id}"
         for kind in _NAMESPACES:
             if not self._spec.get(_HOST_KEYS.get(kind, "")):

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
 
+#: Plugins that have series under their names, because a plugin may choose any name. Those after them share one label;
+#: they may answer at the same time, so its counts may be a little low.
+_MAX_PLUGINS, _OTHER_PLUGINS = 256, "other"
 #: Upper bounds of the latency histogram, in seconds: from a plugin in C on this machine to the default timeout.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
@@ -87,7 +90,7 @@ class PrometheusObserver(Observer):
         namespace: what all names begin with.
     """
 
-    __slots__ = ("_active", "_merging", "_namespace", "_refused", "_series")
+    __slots__ = ("_active", "_merging", "_namespace", "_plugins", "_refused", "_series")
 
     def __init__(self, registry: Any = None, namespace: str = "nri") -> None:
         from prometheus_client import REGISTRY  # noqa: PLC0415 - an optional dependency
@@ -96,12 +99,19 @@ class PrometheusObserver(Observer):
         self._active = 0
         self._merging = threading.Lock()
         self._refused: dict[str, int] = {}
+        self._plugins: dict[str, str] = {}
         self._series: defaultdict[tuple[str, str], _Series] = defaultdict(_Series)
         (REGISTRY if registry is None else registry).register(self)
 
+    def _label(self, plugin: str) -> str:
+        """The label of a plugin that has none yet."""
+        if len(self._plugins) >= _MAX_PLUGINS:
+            return _OTHER_PLUGINS
+        return self._plugins.setdefault(plugin, plugin)
+
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
         """Count an answer, or its error by label."""
-        series = self._series[plugin, operation]
+        series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         if error is None:
             series.succeeded += 1
         else:
@@ -110,7 +120,7 @@ class PrometheusObserver(Observer):
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
         """Put the seconds of an answer into their bucket."""
-        series = self._series[plugin, operation]
+        series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         series.buckets[bisect_left(BUCKETS, seconds)] += 1
         series.total_s += seconds
 
@@ -123,7 +133,7 @@ class PrometheusObserver(Observer):
         evictions: int,
     ) -> None:
         """Count updates and evictions."""
-        series = self._series[plugin, operation]
+        series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         series.adjusted = True
         if updates or evictions:
             with self._merging:
@@ -133,12 +143,12 @@ class PrometheusObserver(Observer):
     def record_left_out(self, plugin: str, operation: str) -> None:
         """Count an update or eviction that was left out."""
         with self._merging:
-            self._series[plugin, operation].left_out += 1
+            self._series[self._plugins.get(plugin) or self._label(plugin), operation].left_out += 1
 
     def record_withdrawn(self, plugin: str, operation: str) -> None:
         """Count an answer that came to nothing, because another plugin failed the event."""
         with self._merging:
-            self._series[plugin, operation].withdrawn += 1
+            self._series[self._plugins.get(plugin) or self._label(plugin), operation].withdrawn += 1
 
     def record_refused(self, reason: str) -> None:
         """Count a refused connection or registration by its reason."""

@@ -20,7 +20,6 @@ from nri.pods.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 
 if TYPE_CHECKING:
     from nri.kube.document import Document
-    from nri.kube.kubelet import Quantities
 
 __all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_profile", "selinux"]
 
@@ -79,7 +78,6 @@ class ContainerRequests:
         spec: the pod's own.
         pod: its sandbox, which gets the ports that are the node's.
         node: the node's name.
-        node_bytes: its memory; 0 if it is not known.
         folder: holds the folders of pods.
 
     Attributes:
@@ -92,19 +90,16 @@ class ContainerRequests:
         spec: dict[str, Any],
         pod: pb.PodSandboxConfig,
         node: str,
-        node_bytes: int,
         folder: str,
-        qos: str,
     ) -> None:
-        self._document, self._spec, self._pod, self._node, self._qos = document, spec, pod, node, qos
-        self._node_bytes = node_bytes
+        self._document, self._spec, self._pod, self._node = document, spec, pod, node
         self._folder = f"{folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
         self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
         self._names: set[str] = set()
         self.volumes: dict[str, Volume] = {}
 
-    def read(self, tree: dict[str, Any], wanted: Quantities, *, first: bool) -> ContainerRequest:
+    def read(self, tree: dict[str, Any], share: kubelet.Share, *, first: bool) -> ContainerRequest:
         """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
         document, name = self._document, self._document.text(tree, "name")
         if not name or set("/\0") & set(name) or name in (".", ".."):
@@ -131,7 +126,7 @@ class ContainerRequests:
         identity = {"container.name": name, **{f"pod.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}}
         config.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
         self._process(tree, made)
-        self._resources(config, wanted)
+        self._resources(config, share)
         self._ports(tree)
         self._mounts(tree, made)
         self._security(tree, made)
@@ -211,10 +206,10 @@ class ContainerRequests:
             raise document.error(f'no field "{path}" is known here', "env.valueFrom.fieldRef.fieldPath", table)
         return str(plain[path])
 
-    def _resources(self, config: pb.ContainerConfig, wanted: Quantities) -> None:
+    def _resources(self, config: pb.ContainerConfig, share: kubelet.Share) -> None:
         """Set the resources that the kubelet makes of requests and limits."""
         linux = m.LinuxContainer()
-        kubelet.set_resources(linux, wanted, self._qos, self._node_bytes)
+        kubelet.set_resources(linux, share)
         config.linux.resources.CopyFrom(to_cri(linux.resources).value)
         config.linux.resources.oom_score_adj = linux.oom_score_adj.value
 
@@ -299,8 +294,10 @@ class ContainerRequests:
         if table.get(HOST_PATH) is not None:
             said = document.table(table, HOST_PATH, "volumes.")
             path, kind = (document.text(said, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
-            if not path.startswith("/") or ".." in path.split("/"):
-                raise document.error("expected an absolute path without ..", f"volumes.{HOST_PATH}.path", said, "path")
+            if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+                raise document.error(
+                    "expected an absolute path without .. and null bytes", f"volumes.{HOST_PATH}.path", said, "path"
+                )
             if kind not in HOST_TYPES:
                 reason = f"expected one of {', '.join(filter(None, HOST_TYPES))}"
                 raise document.error(reason, f"volumes.{HOST_PATH}.type", said, "type")
@@ -339,7 +336,8 @@ class ContainerRequests:
         if made.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
             raise document.error("runAsNonRoot forbids user 0", f"{where}runAsUser", said_by("runAsUser"), "runAsUser")
         self._groups(context)
-        context.privileged = document.flag(own, "privileged", where)
+        if document.flag(own, "privileged", where):  # runtimes refuse it in a sandbox that is not privileged
+            context.privileged = self._pod.linux.security_context.privileged = True
         context.readonly_rootfs = document.flag(own, "readOnlyRootFilesystem", where)
         context.no_new_privs = own.get("allowPrivilegeEscalation") is not None and not document.flag(
             own, "allowPrivilegeEscalation", where

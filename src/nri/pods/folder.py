@@ -1,7 +1,8 @@
 """The private folder of a pod: logs, volumes, the targets of sub-paths, and a record of the pod that has it.
 
 A run creates the folder of its pod's uid or refuses, and what is removed is only what a run created: the folder that a
-record names, and a cgroup that did not exist before.
+record names, and a cgroup that did not exist before. A run has the lock of its folder until the record has the id of
+the sandbox. So a record without an id, whose lock is free, is of a run that was killed before any container started.
 """
 
 from __future__ import annotations
@@ -10,25 +11,26 @@ import errno
 import json
 import os
 import stat
-import tempfile
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nri.config.syntax import parse_json
+from nri.engine.support.kernel import detach_below
 from nri.errors import NriError
-from nri.files import TEMPORARY, read_regular, remove_tree, write_whole
+from nri.files import TEMPORARY, Lock, read_regular, remove_tree, write_whole
 from nri.host.cgroups import detect
 from nri.host.root import MACHINE
-from nri.pods.sub_paths import unbind_all
 
 __all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set_pod_id"]
 
 LOGS, VOLUMES, SUB_PATHS = "logs", "volumes", "subpaths"
-_RECORD = "pod.json"
+_RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+#: How long another command may take to remove a folder, and how often the lock is tried, in seconds.
+_WAIT_S, _PAUSE_S = 30.0, 0.1
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -47,26 +49,33 @@ class PodRecord:
     cgroup: str
 
 
-def create(folder: Path, name: str, cgroup: str) -> None:
-    """Create the folder of a pod. Raises NriError if another pod has it or the cgroup, OSError if it cannot be made."""
+def create(folder: Path, name: str, cgroup: str) -> Lock:
+    """Create the folder of a pod; returns its lock, which the run keeps until it has called `set_pod_id`.
+
+    Folders of runs that were killed before their pod had a sandbox are removed.
+    Raises NriError if another pod has the folder or the cgroup, OSError if the folder cannot be created.
+    """
     _create_parent(folder.parent)
+    _remove_abandoned(folder.parent)
     remedy = "remove that pod, or leave metadata.uid out of the manifest"
     if path := next((path for path in _cgroup_paths(cgroup) if os.path.lexists(path)), ""):
         raise NriError(f"pod {name}: another pod has the uid {folder.name}: the cgroup {path} already exists; {remedy}")
-    unnamed = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
-    try:
-        for part in (LOGS, VOLUMES, SUB_PATHS):
-            (unnamed / part).mkdir(0o700)
-        _write_record(unnamed, PodRecord(name, "", cgroup))
-        os.rename(unnamed, folder)  # fails where another run was first, whose folder is never empty
-    except OSError as error:
-        if error.errno not in _TAKEN:
-            raise OSError(error.errno, error.strerror, str(folder)) from None
+    lock = _new_lock(folder)
+    if lock is None:
         owner = _read_record(folder)
-        other = f"pod {owner.name} already has" if owner else f"{folder} already exists: another pod has"
-        raise NriError(f"pod {name}: {other} the uid {folder.name}; {remedy}") from None
-    finally:
-        remove_tree(unnamed)
+        other = f"pod {owner.name}" if owner else f"{folder} exists: another pod"
+        raise NriError(f"pod {name}: {other} already has the uid {folder.name}; {remedy}")
+    try:
+        _write_record(folder, PodRecord(name, "", cgroup))
+        for part in (LOGS, VOLUMES, SUB_PATHS):
+            (folder / part).mkdir(0o700)
+    except BaseException as error:
+        with lock:
+            _remove_locked(folder)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(folder)) from None
+        raise
+    return lock
 
 
 def set_pod_id(folder: Path, pod_id: str) -> None:
@@ -79,31 +88,108 @@ def set_pod_id(folder: Path, pod_id: str) -> None:
 def remove(folder: Path, name: str, pod_id: str) -> None:
     """Remove the folder of a pod, what is mounted in it, and its cgroup. Raises OSError.
 
-    A folder without a record, or of another pod, stays.
+    A folder without a record, of another pod, or of a run that has not created its sandbox yet, stays.
     """
-    record = _read_record(folder)
-    if record is None or record.name != name or record.id not in ("", pod_id):
-        return
-    if record.cgroup.endswith(f"/pod{folder.name}"):
-        for path in _cgroup_paths(record.cgroup):
+    deadline = time.monotonic() + _WAIT_S
+    while (record := _read_record(folder)) is not None and record.name == name and record.id in ("", pod_id):
+        if _remove_unlocked(folder, record) or not record.id:
+            return
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, "another command removes it", str(folder))
+        time.sleep(_PAUSE_S)
+
+
+def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
+    """Remove a folder with this record and its cgroup; False if another process has its lock."""
+    try:
+        lock = Lock(folder / _LOCK)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        return True
+    with lock:
+        if _read_record(folder) != record:
+            return False
+        if record.cgroup.endswith(f"/pod{folder.name}"):
+            for path in _cgroup_paths(record.cgroup):
+                with suppress(OSError):
+                    remove_tree(path, files=False)
+        _remove_locked(folder)
+    return True
+
+
+def _remove_locked(folder: Path) -> None:
+    """Remove a folder whose lock this process has; the record goes last, so that a second attempt finds it."""
+    detach_below(folder)
+    names = [name for name in os.listdir(folder) if name not in (_RECORD, _LOCK)]
+    for name in [*names, _RECORD, _LOCK]:
+        remove_tree(folder / name)
+    with suppress(FileNotFoundError):
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:  # another run has just taken it
+                raise
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of runs that were killed before their pods had a sandbox, as far as they can be removed."""
+    for entry in os.scandir(parent):
+        folder = Path(entry.path)
+        record = _read_record(folder)
+        if record is not None and not record.id and not any(map(os.path.lexists, _cgroup_paths(record.cgroup))):
             with suppress(OSError):
-                remove_tree(path, files=False)
-    unbind_all(folder / SUB_PATHS)
-    remove_tree(folder)
+                _remove_unlocked(folder, record)
+
+
+def _new_lock(folder: Path) -> Lock | None:
+    """Create a folder and take its lock; None if another run has it, or if it has any content."""
+    while True:
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+        try:
+            if not _is_own(folder) or not _is_unused(folder):
+                return None
+            lock = Lock(folder / _LOCK)
+            if _is_unused(folder):
+                return lock
+            lock.close()
+        except BlockingIOError:
+            return None
+        except FileNotFoundError:
+            continue  # another command has just removed it
+        except OSError as error:  # a full disk
+            with suppress(OSError):
+                folder.rmdir()
+            raise OSError(error.errno, error.strerror, str(folder)) from None
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether nothing is in a folder, or only what a run leaves that is killed before it has written its record."""
+    return all(name == _LOCK or name.startswith(TEMPORARY) for name in os.listdir(folder))
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a path is a folder of this user, and not a link to one. Raises OSError."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _create_parent(folder: Path) -> None:
-    """Create the folder of all pods, or check that no other user can exchange what is in an existing one."""
+    """Create the folder of all pods, or check that no other user can exchange it or what is in it."""
     with suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(0o750)
-    status = folder.stat()
-    if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    if status.st_uid not in (0, os.geteuid()):
-        raise NriError(f"{folder}: user {status.st_uid} owns the folder of pods; name another one with --pods-dir")
-    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
-        raise NriError(f"{folder}: other users may write to the folder of pods; chmod go-w {folder}")
+    real = folder.resolve()
+    for path in (real, *real.parents):
+        status = path.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        what = "the folder of pods" if path == real else f"a folder above {folder}"
+        if status.st_uid not in (0, os.geteuid()):
+            raise NriError(f"{path}: user {status.st_uid} owns {what}; name another one with --pods-dir")
+        if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+            raise NriError(f"{path}: other users may write to {what}; chmod go-w {path}")
 
 
 def _cgroup_paths(cgroup: str) -> list[str]:
@@ -116,6 +202,8 @@ def _cgroup_paths(cgroup: str) -> list[str]:
 def _read_record(folder: Path) -> PodRecord | None:
     """The record of a folder; None if there is no record, or one that cannot be read."""
     try:
+        if not _is_own(folder):
+            return None
         row: Any = parse_json(read_regular(folder / _RECORD, _MAX_RECORD_BYTES, follow=False))
         values = [row[key] for key in PodRecord.__slots__]
     except (OSError, ValueError, TypeError, KeyError):

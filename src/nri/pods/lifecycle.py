@@ -21,6 +21,7 @@ from nri.pods import folder
 from nri.pods.containers import GRACE
 from nri.pods.sub_paths import bind
 from nri.pods.volumes import prepare
+from nri.signals import HoldSignals
 from nri.text import plain
 from nri.ttrpc.codes import Code
 
@@ -67,18 +68,20 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
     """
     home = Path(pod.config.log_directory).parent
     try:
-        folder.create(home, pod.name, pod.config.linux.cgroup_parent)
+        lock = folder.create(home, pod.name, pod.config.linux.cgroup_parent)
     except OSError as error:
         raise NriError(f"pod {pod.name}: {error.filename or home}: {error.strerror or error}") from None
     pod_id: str = ""
     try:
-        for container in {one.name: one for one in pod.containers}.values():
-            pull(cri, pod, container, say)
-        for volume in pod.volumes:
-            prepare(volume)
-        request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-        pod_id = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
-        folder.set_pod_id(home, pod_id)
+        with lock:
+            for container in {one.name: one for one in pod.containers}.values():
+                pull(cri, pod, container, say)
+            for volume in pod.volumes:
+                prepare(volume)
+            request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
+            with HoldSignals():  # or nobody would know the id of a sandbox that the runtime still creates
+                pod_id = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
+                folder.set_pod_id(home, pod_id)
         _address(cri, pod_id, pod)
         for container in pod.containers:
             _start(cri, pod_id, pod, container, say, init_s)
@@ -94,9 +97,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
 def _undo(cri: CriClient, pod: PodRequest, pod_id: str, home: Path) -> str:
     """Remove what a failed run created; returns a sentence about it for the error."""
     try:
-        if pod_id:
-            _remove_sandbox(cri, pod_id)
-        folder.remove(home, pod.name, pod_id)
+        _remove(cri, pod_id, home, pod.name)
     except (NriError, OSError) as error:
         step = f"nri pod rm -f {pod.name}" if pod_id else f"see {home}"
         return f"Pod {pod.name} could not be removed again: {describe(error)}. Try: {step}"
@@ -207,12 +208,16 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
 
 def remove(cri: CriClient, pod: Any, pods_folder: str) -> None:
     """Remove a pod of the runtime's list, whatever runs in it, and what `run` created for it below `pods_folder`."""
-    _remove_sandbox(cri, pod.id)
-    uid = pod.metadata.uid
-    if uid and "/" not in uid and uid not in (".", ".."):
-        folder.remove(Path(pods_folder, uid), f"{pod.metadata.namespace}/{pod.metadata.name}", pod.id)
+    uid, name = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
+    home = Path(pods_folder, uid) if uid and "/" not in uid and uid not in (".", "..") else None
+    _remove(cri, pod.id, home, name)
 
 
-def _remove_sandbox(cri: CriClient, pod_id: str) -> None:
-    _stop_sandbox(cri, pod_id)
-    cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _MAKE_S)
+def _remove(cri: CriClient, pod_id: str, home: Path | None, name: str) -> None:
+    """Stop a sandbox, remove the folder of its pod, then the sandbox: a second attempt finds it if this one fails."""
+    if pod_id:
+        _stop_sandbox(cri, pod_id)
+    if home is not None:
+        folder.remove(home, name, pod_id)
+    if pod_id:
+        cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _MAKE_S)

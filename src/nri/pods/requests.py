@@ -19,7 +19,7 @@ from nri.errors import ConfigError
 from nri.host.cgroups import Driver, KubeQos, pod_path
 from nri.kube import kubelet
 from nri.kube.document import Document, parts
-from nri.kube.manifest import find_pod, quantities
+from nri.kube.manifest import find_pod, pod_resources
 from nri.pods.containers import ContainerRequest, ContainerRequests, security_profile, selinux
 from nri.pods.folder import LOGS
 from nri.pods.unread import Unread, unread, watch
@@ -80,9 +80,9 @@ _ACCOUNT = "there is no API server here"
 #: Why a key is not carried out. Others are those that nothing reads.
 _REASONS = {
     **dict.fromkeys(
-        ("affinity", "nodeSelector", "nodeName", "preemptionPolicy", "priority", "priorityClassName",
-         "schedulerName", "schedulingGates", "tolerations", "topologySpreadConstraints", "readinessGates",
-         "resourceClaims", "activeDeadlineSeconds", "overhead"),
+        ("affinity", "nodeSelector", "nodeName", "preemptionPolicy", "priority", "schedulerName", "schedulingGates",
+         "tolerations", "topologySpreadConstraints", "readinessGates", "resourceClaims", "activeDeadlineSeconds",
+         "overhead"),
         _CLUSTER,
     ),
     **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), _PROBE),
@@ -176,12 +176,12 @@ def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
         raise document.error("a pod needs at least one container", "spec.containers", spec or None)
     if len(containers) > _MOST_CONTAINERS:
         raise document.error(f"more than {_MOST_CONTAINERS} containers", "spec.containers", spec)
-    wanted = [quantities(document, one, place) for place, one in enumerate(containers)]
-    qos = kubelet.qos_class(wanted)
+    resources = pod_resources(document, spec)
+    qos = kubelet.qos_class(resources)
     made = PodRequest(_sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec."))
-    reader = ContainerRequests(document, spec, made.config, node.name, node.memory_bytes, node.folder, qos)
-    for place, (one, quantity) in enumerate(zip(containers, wanted, strict=True)):
-        made.containers.append(reader.read(one, quantity, first=place < len(first)))
+    reader = ContainerRequests(document, spec, made.config, node.name, node.folder)
+    for place, (one, share) in enumerate(zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)):
+        made.containers.append(reader.read(one, share, first=place < len(first)))
     made.volumes = [*reader.volumes.values()]
     return made
 

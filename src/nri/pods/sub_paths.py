@@ -15,12 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri.engine.support.kernel import MS_BIND, mount, unmount
+from nri.engine.support.kernel import MS_BIND, mount
 from nri.errors import NriError
 from nri.host.root import open_below
 from nri.text import plain
 
-__all__ = ["SubPath", "bind", "unbind_all"]
+__all__ = ["SubPath", "bind"]
 
 _KEY = "volumeMounts.subPath"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -61,14 +61,6 @@ def bind(sub_path: SubPath) -> None:
             mount(_of_descriptor(part), Path(sub_path.target), flags=MS_BIND)
     except OSError as error:
         raise NriError(f"{sub_path.place}: {_KEY}: {plain(sub_path.path)}: {_reason(error)}") from None
-
-
-def unbind_all(folder: Path) -> None:
-    """Undo every `bind` whose target is below a folder, also what containers have mounted there. Raises OSError."""
-    for container in [*os.scandir(folder)] if folder.is_dir() else []:
-        for target in [*os.scandir(container.path)]:
-            while unmount(Path(target.path), lazily=True):
-                pass
 
 
 def _opened(stack: ExitStack, descriptor: int) -> int:

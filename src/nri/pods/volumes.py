@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri.errors import NriError
+from nri.text import plain
 
 __all__ = ["EMPTY_DIR", "HOST_PATH", "HOST_TYPES", "Volume", "prepare"]
 
@@ -47,18 +48,22 @@ class Volume:
 
 
 def prepare(volume: Volume) -> None:
-    """Create a volume where the manifest asks for it, or check what must exist. Raises NriError, OSError."""
+    """Create a volume where the manifest asks for it, or check what must exist. Raises NriError with its place."""
     path = Path(volume.path)
-    if volume.kind == EMPTY_DIR:
-        _create_empty_dir(path, volume.group)
-        return
-    if volume.kind == "DirectoryOrCreate":
-        path.mkdir(0o755, parents=True, exist_ok=True)
-    elif volume.kind == "FileOrCreate":
-        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
-    kind, is_of_kind = HOST_TYPES[volume.kind]
-    if is_of_kind is not None and not (path.exists() and is_of_kind(path.stat().st_mode)):
-        raise NriError(f"{volume.place}: volumes.hostPath.path: {path} is not there, or no {kind}")
+    kind, is_of_kind = HOST_TYPES.get(volume.kind, ("", None))
+    try:
+        if volume.kind == EMPTY_DIR:
+            _create_empty_dir(path, volume.group)
+        elif volume.kind == "DirectoryOrCreate":
+            path.mkdir(0o755, parents=True, exist_ok=True)
+        elif volume.kind == "FileOrCreate":
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
+        is_usable = is_of_kind is None or (path.exists() and is_of_kind(path.stat().st_mode))
+    except OSError as error:
+        where = EMPTY_DIR if volume.kind == EMPTY_DIR else f"{HOST_PATH}.path"
+        raise NriError(f"{volume.place}: volumes.{where}: {plain(str(path))}: {error.strerror or error}") from None
+    if not is_usable:
+        raise NriError(f"{volume.place}: volumes.hostPath.path: {plain(str(path))} does not exist, or is not a {kind}")
 
 
 def _create_empty_dir(path: Path, group: int) -> None:

@@ -3,7 +3,7 @@
 The checks, their order and their texts are the reference's, byte for byte, because users search for them and other
 projects' tests match on them; where the reference walks a map in random order, ours is sorted. Configuration goes by
 the names of the common YAML form, of containerd's TOML and of CRI-O's table alike. A refusal is text; the adaptation
-makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.dispatch.validation`, which asks validators.
+makes the error of it (`failure`). Next: `nri.adaptation.dispatch.validation`, which asks validators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nri.errors import ConfigError
 from nri.rules import Rules
 from nri.text import cut, quote
 
-__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
+__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map"]
 
 #: The validator takes part as a built-in plugin of this index and name.
 INDEX, NAME = "00", "default-validator"
@@ -33,11 +33,6 @@ INDEX, NAME = "00", "default-validator"
 LONGEST_ANNOTATION = 16_384
 
 UNKNOWN_REASON = "unknown rejection reason"
-
-
-def rejection(plugin: str, reason: str) -> str:
-    """The text of a validator's refusal; `plugin` is ``NN-name``."""
-    return f"validator {quote(plugin)} rejected container adjustment, reason: {reason or UNKNOWN_REASON}"
 
 
 def failure(plugin: str, cause: object) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from nri.kube import kubelet, quantity
+from nri.kube import kubelet, pod_resources
 from nri.policies import formulas, paths
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 
@@ -19,13 +19,12 @@ __all__ = [
     "container_resources",
     "containers_of",
     "extended_of",
+    "from_runtime",
     "ignored",
     "kube_class",
     "names_of",
     "pod_context",
     "sandbox_context",
-    "side_by_side",
-    "total",
 ]
 
 #: Its containers have no cgroups on the host.
@@ -39,7 +38,8 @@ def kube_class(pod: Mapping[str, Any]) -> str:
         return told
     spec = pod.get("spec") or {}
     every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return kubelet.qos_class([_flat(each) for each in every])
+    own = None if spec.get("resources") is None else _flat(spec)
+    return kubelet.qos_class(kubelet.PodResources([kubelet.ContainerResources(_flat(each)) for each in every], own))
 
 
 def active(pod: Mapping[str, Any]) -> bool:
@@ -52,10 +52,15 @@ def ignored(pod: Mapping[str, Any]) -> bool:
     return (pod.get("spec") or {}).get("runtimeClassName") == _VIRTUAL_MACHINE
 
 
+def from_runtime(pod: Mapping[str, Any]) -> bool:
+    """Whether a runtime described the pod, which does not know of resources that Kubernetes does not enforce."""
+    return bool(pod.get("cgroupParent"))
+
+
 def pod_context(pod: Mapping[str, Any], folder: str, tasks: Mapping[str, tuple[int, ...]] | None = None) -> PodContext:
     """Return the context of a pod."""
     meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    asked = ((each.get("name", ""), extended_of(each)) for each in spec.get("containers") or ())
+    asked = ((each.get("name", ""), extended_of(each)) for each in pod_resources.concurrent_containers(spec))
     own = {name: extended for name, extended in asked if extended is not None}
     return PodContext(
         namespace=meta.get("namespace", ""),
@@ -125,15 +130,13 @@ def containers_of(pod: Mapping[str, Any]) -> Iterator[str]:
 
 def container_resources(container: Mapping[str, Any]) -> Resources:
     """Return what the kubelet makes of a container's requests and limits."""
-    wanted = container.get("resources") or {}
-    return _resources(_quantities(wanted.get("requests")), _quantities(wanted.get("limits")))
+    return _resources(*(pod_resources.container_amounts(container, part) for part in ("requests", "limits")))
 
 
 def extended_of(container: Mapping[str, Any]) -> ExtendedResources | None:
     """Return what a container asks of resources that Kubernetes does not know; None if it asks for none."""
-    wanted = container.get("resources") or {}
     requests, limits = (
-        {name: value for name, value in _quantities(wanted.get(part)).items() if "/" in name}
+        {name: value for name, value in pod_resources.container_amounts(container, part).items() if "/" in name}
         for part in ("requests", "limits")
     )
     return ExtendedResources(requests, limits) if requests or limits else None
@@ -153,57 +156,12 @@ def _resources(requests: Mapping[str, Fraction], limits: Mapping[str, Fraction])
 
 
 def _pod_resources(spec: Mapping[str, Any]) -> Resources:
-    totals = (total(spec, part) for part in ("requests", "limits"))
-    return _resources(*totals)
+    return _resources(*(pod_resources.pod_total(spec, part) for part in ("requests", "limits")))
 
 
-def total(spec: Mapping[str, Any], part: str) -> dict[str, Fraction]:
-    """Return the sum of the containers, or the most that initializes the pod if that is more, and the overhead."""
-    total: dict[str, Fraction] = {}
-    for container in spec.get("containers") or ():
-        _add(total, _part(container, part))
-    sidecars: dict[str, Fraction] = {}
-    most: dict[str, Fraction] = {}
-    for container in spec.get("initContainers") or ():
-        wanted = _part(container, part)
-        if container.get("restartPolicy") == "Always":
-            _add(total, wanted)
-            _add(sidecars, wanted)
-            wanted = dict(sidecars)
-        else:
-            wanted = {**sidecars, **{name: value + sidecars.get(name, 0) for name, value in wanted.items()}}
-        most = {name: max(most.get(name, Fraction(0)), wanted.get(name, Fraction(0))) for name in {*most, *wanted}}
-    total = {name: max(total.get(name, Fraction(0)), most.get(name, Fraction(0))) for name in {*total, *most}}
-    overhead = _quantities(spec.get("overhead"))
-    _add(total, overhead if part == "requests" else {key: overhead[key] for key in overhead if key in total})
-    return total
-
-
-def side_by_side(spec: Mapping[str, Any], part: str) -> Iterator[Mapping[str, Fraction]]:
-    """Yield the requests or limits of each container that runs while the pod does, sidecars too."""
-    for container in spec.get("containers") or ():
-        yield _part(container, part)
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            yield _part(container, part)
-
-
-def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, Fraction(0)) + value
-
-
-def _part(container: Mapping[str, Any], part: str) -> dict[str, Fraction]:
-    return _quantities((container.get("resources") or {}).get(part))
-
-
-def _quantities(given: Mapping[str, Any] | None) -> dict[str, Fraction]:
-    return {name: quantity.capped(value) for name, value in (given or {}).items()}
-
-
-def _flat(container: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Requests and limits in the kubelet's words; a limit without a request is one."""
-    limits, requests = _part(container, "limits"), _part(container, "requests")
+def _flat(entry: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Requests and limits of a container, or of a pod's spec, in the kubelet's words; a limit alone is a request."""
+    limits, requests = (pod_resources.container_amounts(entry, part) for part in ("limits", "requests"))
     return {f"limits.{name}": value for name, value in limits.items()} | {
         f"requests.{name}": value for name, value in (limits | requests).items()
     }

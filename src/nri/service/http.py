@@ -17,13 +17,15 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from nri.errors import NriError
-from nri.service.connections import Connection, Connections
+from nri.service.connections import WAIT_S, Connection, Connections
 from nri.unix import UnixListener, credentials, make_folder
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ MOST_AT_ONCE: Final = 8
 #: Connections that have sent nothing yet; when one more arrives, the oldest is closed.
 MAX_SILENT: Final = 128
 MOST_STREAMS: Final = 8
+#: Connections that the kernel keeps until they are accepted; those above it try again after a second.
+_BACKLOG: Final = 512
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _DEADLINE_S: Final = 5.0
 _WORDS: Final = {
@@ -73,7 +77,8 @@ class Posts(NamedTuple):
 
     Attributes:
         handler: answers a request, on every path; one is called at a time.
-        max_body_bytes: of one request; all requests together may hold three times as much.
+        max_body_bytes: of one request; all requests together may hold three times as much,
+            those of one address twice as much.
         max_requests: how many requests are served at once over TCP.
         max_silent: how many TCP connections that have sent nothing may stay open; one more closes the oldest.
         tls: returns the context for a new TCP connection; None serves plain HTTP.
@@ -126,7 +131,6 @@ class Server:
         self._room_for_streams = threading.Semaphore(MOST_STREAMS)
         self._deadline_s = deadline_s
         self._posts = posts or Posts()
-        self._body_turn = threading.Lock()  # bodies are parsed one at a time, which bounds the memory for all of them
         # Separate limits: connections over TCP cannot keep root from asking.
         over_tcp = Connections(self._posts.max_requests, 3 * self._posts.max_body_bytes)
         self._connections = {True: Connections(MOST_AT_ONCE), False: over_tcp}
@@ -172,10 +176,14 @@ class Server:
     def accept(self, listener: socket.socket, trusted: bool) -> None:
         """Serve the connections of a listening socket until it is closed. `trusted`: with the handlers for root."""
         silent: dict[socket.socket, tuple[Connection, float]] = {}  # in order of arrival, with the time to close at
+        waiting: dict[Connection, float] = {}  # likewise; they have sent something, and wait for a place
         woken, waker = socket.socketpair()
+        waker.setblocking(False)
         self._wakers.append(waker)  # `close` wakes this thread with it; a closed listener alone would not
+        self._connections[trusted].on_room = partial(_wake, waker)
         with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
             stack.callback(_close_all, silent)
+            stack.callback(_close_all, waiting)
             selector.register(woken, selectors.EVENT_READ, None)
             try:
                 listener.setblocking(False)
@@ -183,18 +191,24 @@ class Server:
             except (OSError, ValueError):
                 return  # closed before this thread began
             while not self._closing:
-                oldest = next(iter(silent.values()), None)
-                wait_s = None if oldest is None else max(oldest[1] - time.monotonic(), 0.0)
-                for key, _ in selector.select(wait_s):
+                ends = [*(end for _, end in islice(silent.values(), 1)), *islice(waiting.values(), 1)]
+                for key, _ in selector.select(max(min(ends) - time.monotonic(), 0.0) if ends else None):
                     connection = key.data
                     if connection is not None:
                         if silent.pop(connection.socket, None) is not None:
                             selector.unregister(connection.socket)
-                            self._admit(connection, trusted)
-                    elif key.fileobj is woken or not self._accept_one(listener, selector, silent):
+                            waiting[connection] = time.monotonic() + WAIT_S
+                            if len(waiting) > max(self._posts.max_silent // 4, MOST_AT_ONCE):
+                                _close_first(waiting)
+                    elif key.fileobj is woken:
+                        woken.recv(4096)
+                    elif not self._accept_one(listener, selector, silent):
                         return
+                self._admit(waiting, trusted)
                 while silent and next(iter(silent.values()))[1] <= time.monotonic():
                     _close_oldest(selector, silent)
+                while waiting and next(iter(waiting.values())) <= time.monotonic():
+                    _close_first(waiting)
 
     def _accept_one(
         self,
@@ -223,25 +237,23 @@ class Server:
         selector.register(sock, selectors.EVENT_READ, connection)
         return True
 
-    def _admit(self, connection: Connection, trusted: bool) -> None:
-        """Serve a connection that has sent something, in its own thread, if the limit allows it."""
-        if self._posts.tls is not None and not trusted:
-            try:  # the thread does the handshake; here the socket is only replaced, before another thread can see it
-                connection.socket = self._posts.tls().wrap_socket(
-                    connection.socket, server_side=True, do_handshake_on_connect=False
-                )
-            except (OSError, ValueError):  # the client has gone in the meantime
+    def _admit(self, waiting: dict[Connection, float], trusted: bool) -> None:
+        """Serve connections that have sent something, each in its own thread, as far as the limit allows it."""
+        places = self._connections[trusted]
+        while (connection := places.enter(waiting)) is not None:
+            del waiting[connection]
+            try:
+                if self._posts.tls is not None and not trusted:
+                    # The thread does the handshake; here the socket is only replaced, before the thread can see it.
+                    connection.socket = self._posts.tls().wrap_socket(
+                        connection.socket, server_side=True, do_handshake_on_connect=False
+                    )
+                threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
+            except (OSError, ValueError, RuntimeError) as error:
+                if isinstance(error, RuntimeError):  # no thread can be started for now; otherwise the client has gone
+                    _log.warning("cannot serve a connection: %s", error)
+                places.leave(connection)
                 connection.socket.close()
-                return
-        if not self._connections[trusted].enter(connection):
-            connection.socket.close()
-            return
-        try:
-            threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
-        except RuntimeError as error:  # no thread can be started for now
-            _log.warning("cannot serve a connection: %s", error)
-            self._connections[trusted].leave(connection)
-            connection.socket.close()
 
     def _serve(self, connection: Connection, trusted: bool) -> None:
         sock, places = connection.socket, self._connections[trusted]
@@ -330,7 +342,7 @@ class Server:
         if words[0] == "POST" and self._posts.handler is not None and not trusted:
             if self._body_length(head) < 0:
                 return text_answer(f"Content-Length must be a number up to {self._posts.max_body_bytes}\n", 413)
-            with self._body_turn:
+            with self._connections[trusted].turn(connection):  # one is parsed at a time, which bounds the memory
                 return self._posts.handler(_fields(head), body)
         if words[0] not in ("GET", "HEAD"):
             return text_answer("only GET\n", 405)
@@ -363,12 +375,23 @@ def _listen(address: str) -> socket.socket:
     host = name.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = host == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server((host or "127.0.0.1", int(port)), family=family, backlog=128, dualstack_ipv6=both)
+    return socket.create_server((host or "127.0.0.1", int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
 
 
-def _close_all(silent: Mapping[socket.socket, object]) -> None:
-    for sock in silent:
-        sock.close()
+def _close_all(connections: Iterable[socket.socket | Connection]) -> None:
+    for connection in connections:
+        (connection.socket if isinstance(connection, Connection) else connection).close()
+
+
+def _close_first(waiting: dict[Connection, float]) -> None:
+    connection = next(iter(waiting))
+    del waiting[connection]
+    connection.socket.close()
+
+
+def _wake(waker: socket.socket) -> None:
+    with suppress(OSError):  # it is full, which wakes as well, or the server is closed
+        waker.send(b"\0")
 
 
 def _close_oldest(selector: selectors.BaseSelector, silent: dict[socket.socket, tuple[Connection, float]]) -> None:

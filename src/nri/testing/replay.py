@@ -6,9 +6,11 @@
 
 Rules: the runtime begins with the pods and containers that the first plugin of the recording was given; events come one
 after the other, in the order in which they began. Of a recording by a runtime the merged replies are compared; of one
-by `nri run`, each plugin's answers with those of the plugin that has its index and name. An event whose values were
-replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is missing. Next:
-`nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the differences are.
+that a plugin made of itself (`nri run`, `nri agent`), its answers with those of the plugin that has its index and name,
+or its index. A runtime's recording notes which plugins take part; a plugin's recording has no such notes. An event
+whose values were replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is
+missing. Next: `nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the
+differences are.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from nri.api import messages as m
 from nri.api.events import BY_RPC, EMPTY_CREATION
 from nri.errors import LATE, ConnectionClosed, NriError, ProtocolError, RpcError
 from nri.testing.runtime import FakeRuntime
-from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
+from nri.text import count
+from nri.trace.history import VALIDATE, Event, Note, Trace
 
 if TYPE_CHECKING:
     import os
@@ -34,14 +37,18 @@ __all__ = ["Outcome", "Replay"]
 #: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
 _BY_ITSELF: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
-#: Recordings of plugins by themselves: an error is as they raised it.
-_BY_PLUGINS: Final = ("nri run", "nri agent")
 _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
-#: Characters of a command that has made a recording.
-_LONGEST_COMMAND: Final = 64
+#: Bytes of the pods and containers that are kept, besides twice those of the recording: about what one takes, and what
+#: it takes for each byte of its message.
+STATE_BYTES, OBJECT_BYTES, BYTES_PER_BYTE = 14 << 20, 2000, 3
+#: Differences of one event that are told, and characters of a line.
+_MAX_LINES, _MAX_LINE = 100, 4096
+_LONGEST_ID: Final = 256
+_LONG_ID: Final = f"the id of its pod or container has more than {_LONGEST_ID} characters"
+_NO_ROOM: Final = "the recording has more pods and containers at the same time than are kept: cut a part of it"
 
 
 class Outcome(NamedTuple):
@@ -85,8 +92,11 @@ class Replay(FakeRuntime):
         self.trace = Trace(path)
         self.recorded: dict[str, None] = {}
         self.lost = 0
-        self._answers = _Answers()
-        state = _first_state(Trace(path))
+        self._answers, self._makers = _Answers(), _Makers()
+        self._room = STATE_BYTES + 2 * self.trace.size_bytes
+        self._sizes: dict[str, int] = {}  # of pods and containers that events have made
+        state = _first_state(self.trace, self._room)
+        self._room -= _state_bytes(state)
         super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
@@ -103,39 +113,65 @@ class Replay(FakeRuntime):
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
         """Run the events one after the other; with `real_time`, as far apart as they were."""
         began, first_ns = monotonic(), 0
-        makers: dict[int, str] = {}  # of each recording the command that made it
         for item in self.trace.items():
             if isinstance(item, Note):
-                if item.kind == "opened" and "command" in item.about:
-                    makers[item.recording] = item.about["command"][:_LONGEST_COMMAND]
+                self._makers.take_note(item)
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
                 continue
+            self._makers.take_event(item)
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            missed, by = _missed(item), makers.get(item.recording, "")
-            left_out = _OBSERVED if by == _OBSERVER else self._why_not(item)
+            missed, owner = _missed(item), self._makers.owner(item)
+            left_out = _OBSERVED if self._makers.is_observer(item) else self._why_not(item, owner)
             if left_out:
                 yield Outcome(item, left_out, (), missed)
                 continue
             if real_time:
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
-            found = self._run(item, itself=by in _BY_PLUGINS)
-            if found:
-                found += [*_without("recorded", missed), *_without("now", self._answers.missed)]
-            yield Outcome(item, "", tuple(found), missed)
+            lines = self._run(item, owner)
+            if lines:
+                lines += [*_without("recorded", missed), *_without("now", self._answers.missed)]
+            self._forget_gone(item)
+            yield Outcome(item, "", tuple(lines), missed)
 
-    def _why_not(self, event: Event) -> str:
+    def _why_not(self, event: Event, owner: str | None) -> str:
         """Why an event cannot be run again; "" if it can."""
         if event.name != _BY_ITSELF:
-            return _why_not(event)
+            reason = _why_not(event)
+            if owner and not reason and self._counterpart(owner) is None:
+                index = owner.partition("-")[0]
+                step = f"add it with index {index}"
+                return f"{owner} recorded this by itself, and no plugin with its index is here: {step}"
+            return reason or self._no_room(event)
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
             return f"{event.steps[0].plugin} asked for it by itself, and is not attached here, or is a separate program"
         return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
+
+    def _no_room(self, event: Event) -> str:
+        """Why what an event makes cannot be kept; "" if it can, and it is counted then."""
+        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and len(message.id) > _LONGEST_ID:
+                return _LONG_ID
+            if message is not None and message.id not in there and message.id not in self._sizes:
+                size = OBJECT_BYTES + BYTES_PER_BYTE * message.ByteSize()
+                if size > self._room:
+                    return _NO_ROOM
+                self._sizes[message.id] = size
+                self._room -= size
+        return ""
+
+    def _forget_gone(self, event: Event) -> None:
+        """Give back the room of what an event has removed, and forget what plugins have asked for so far."""
+        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and message.id not in there:
+                self._room += self._sizes.pop(message.id, 0)
+        self.updates.clear()
+        self.evictions.clear()
 
     def _ask(self, event: Event) -> list[str]:
         """Have a plugin ask for what it asked for by itself."""
@@ -147,14 +183,21 @@ class Replay(FakeRuntime):
             error = raised.message if isinstance(raised, RpcError) else str(raised)
         if recorded != error:
             return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
-        reply = parsed(event.name, event.reply, reply=True)
+        reply = event.parse(event.name, event.reply, reply=True)
         before = {each.container_id for each in reply.failed} if reply is not None else set()
         return [
-            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"
-            for each in sorted(before ^ now)
+            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"[:_MAX_LINE]
+            for each in sorted(before ^ now)[:_MAX_LINES]
         ]
 
-    def _run(self, event: Event, *, itself: bool) -> list[str]:
+    def _counterpart(self, owner: str) -> str | None:
+        """The plugin of this runtime with the name of a recorded one, else with its index; None without one."""
+        index = owner.partition("-")[0]
+        labels = sorted(row.plugin for row in self.plugins)
+        return owner if owner in labels else next((each for each in labels if each.startswith(f"{index}-")), None)
+
+    def _run(self, event: Event, owner: str | None) -> list[str]:
+        """Run an event; `owner` is as `_Makers.owner` gives it. Returns what differs."""
         self._answers.clear()
         if event.name == _BY_ITSELF:
             return self._ask(event)
@@ -167,16 +210,52 @@ class Replay(FakeRuntime):
                 made.commit()
         except NriError as raised:
             error = raised
-        answered = [step for step in event.steps if step.reply is not None and step.event == event.name]
-        # A runtime takes or refuses every answer but a validator's. Who does neither is a plugin that recorded itself.
-        own = next((step for step in answered if not step.merged and step.refused is None), None)
-        if own is not None and error is None:
-            return list(_differences(event, own.reply or b"", self._answers.of(own.plugin)))
         recorded = "" if event.error is None else event.error.text
         now = "" if error is None else str(error)
-        if recorded != now and not (itself and recorded and now.endswith(recorded)):
+        as_raised = owner is not None and recorded and now.endswith(recorded)  # a runtime says which plugin it was
+        if recorded != now and not as_raised:
             return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
-        return list(_differences(event, event.reply, self._answers.merged))
+        if owner is None:
+            return list(_differences(event, event.reply, self._answers.merged))
+        counterpart = self._counterpart(owner) if owner else None
+        if counterpart is None or error is not None:
+            return []  # no answer to compare
+        return list(_differences(event, event.reply, self._answers.of(counterpart)))
+
+
+class _Makers:
+    """Who made each recording: a runtime, whose notes say which plugins take part, or a plugin of itself."""
+
+    def __init__(self) -> None:
+        self._runtimes: set[int] = set()
+        self._observers: set[int] = set()
+        self._owners: dict[int, str] = {}
+
+    def take_note(self, note: Note) -> None:
+        """Learn from a note; `opened` has the command that made the recording, if one did."""
+        if note.kind == "plugin":
+            self._runtimes.add(note.recording)
+        elif note.about.get("command") == _OBSERVER:
+            self._observers.add(note.recording)
+
+    def take_event(self, event: Event) -> None:
+        """Learn from an event: a runtime alone merges answers, and one plugin's recording has no other plugin in it."""
+        if any(step.merged or step.refused is not None for step in event.steps):
+            self._runtimes.add(event.recording)
+        if event.steps:
+            plugin = event.steps[0].plugin
+            if self._owners.setdefault(event.recording, plugin) != plugin:
+                self._owners[event.recording] = ""
+
+    def is_observer(self, event: Event) -> bool:
+        """Whether the event was recorded by `nri record`."""
+        return event.recording in self._observers
+
+    def owner(self, event: Event) -> str | None:
+        """The plugin that recorded an event of itself, "" if that is not known; None if a runtime recorded it."""
+        if event.recording in self._runtimes:
+            return None
+        return event.steps[0].plugin if event.steps else self._owners.get(event.recording, "")
 
 
 def _missed(event: Event) -> dict[str, str]:
@@ -202,8 +281,8 @@ class _Answers:
         self.merged = b""
 
     def of(self, plugin: str) -> bytes:
-        """The answer of a plugin, or, if none of that name takes part, of the first that has one."""
-        return self._answered.get(plugin, next(iter(self._answered.values()), b""))
+        """The answer of a plugin; empty if it gave none."""
+        return self._answered.get(plugin, b"")
 
     def clear(self) -> None:
         """Forget the last event."""
@@ -246,19 +325,32 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _first_state(found: Trace) -> m.SynchronizeRequest:
+def _first_state(trace: Trace, most_bytes: int) -> m.SynchronizeRequest:
     """The state that the first plugin was given before the first event, put together of its parts."""
-    state, plugin = m.SynchronizeRequest(), None
-    for event in found.events():
+    state: m.SynchronizeRequest = m.SynchronizeRequest()
+    plugin = None
+    for event in trace.events():
         if event.name in BY_RPC or event.name == _BY_ITSELF:
             break
         asked = event.steps[0].plugin if event.steps else ""
         if event.name == "Synchronize" and event.whole and event.message is not None and plugin in (None, asked):
             plugin = asked
-            state.MergeFrom(event.message)
-            if not event.message.more:
+            if _state_bytes(state) + _state_bytes(event.message) > most_bytes:
+                event.leave_out("part of the first state")
+                break
+            more = event.message.more
+            if state.pods or state.containers:
+                state.MergeFrom(event.message)
+            else:
+                state = event.message  # not copied: it may have megabytes
+            if not more:
                 break
     return state
+
+
+def _state_bytes(state: m.SynchronizeRequest) -> int:
+    """About how many bytes the pods and containers of a state take."""
+    return OBJECT_BYTES * (len(state.pods) + len(state.containers)) + BYTES_PER_BYTE * state.ByteSize()
 
 
 def _why_not(event: Event) -> str:
@@ -277,7 +369,7 @@ def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
     # Runtimes without plugins, and older plugins, answer a creation with nothing at all.
     if (recorded or EMPTY_CREATION) == (now or EMPTY_CREATION):
         return
-    before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
+    before, after = event.parse(event.name, recorded, reply=True), event.parse(event.name, now, reply=True)
     if before == after:
         return
     if before is None or after is None:
@@ -285,8 +377,10 @@ def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
         return
     old, new = _asked_for(before, event), _asked_for(after, event)
     differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-    for key in differing:
-        yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"
+    for key in differing[:_MAX_LINES]:
+        yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"[:_MAX_LINE]
+    if len(differing) > _MAX_LINES:
+        yield f"and {count(len(differing) - _MAX_LINES, 'further difference')}"
     if not differing:
         yield "the same entries, in another order or with values that the container has already"
 

@@ -5,7 +5,8 @@
     header = b"NRIB" version codec zero stored raw records first_ns last_ns crc32(stored) crc32(header so far)
 
 The headers are the index: they say what times a block covers, and where the next one begins, so a file is looked
-through without its content. A block is written whole and never changed, so a file that was cut ends with one that is
+through without its content. Content is unpacked piece by piece, so that a small block costs little memory whatever it
+announces. A block is written whole and never changed, so a file that was cut ends with one that is
 short. A block whose checksum, version or codec is wrong is named and passed over; after a broken header the next block
 is searched for. A trace is somebody else's file: every length is bounded before it is believed. Next:
 `nri.trace.recorder` writes these files, `nri.trace.history` reads them; docs/reference/trace-format.md is for others.
@@ -18,22 +19,29 @@ import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nri.errors import RemoteProtocolError
+from nri.wire import read_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
 __all__ = [
-    "MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "is_trace", "pack", "scan", "unknown", "unpack",
+    "MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "contents", "is_trace", "pack", "scan", "split",
+    "unknown",
 ]  # fmt: skip
 
 MAGIC: Final = b"\x89NRITRC\n"
 SUFFIX: Final = ".nritrace"
 VERSION: Final = 1
 PLAIN, ZLIB = 0, 1
-#: The longest content of a block, and the longest message in it: what is longer is left out when it is written.
+#: The longest content of a block, and the longest message in it, which is that of ttRPC: what is longer is left out.
 MOST_RAW: Final = 16 << 20
-MOST_MESSAGE: Final = 8 << 20
+MOST_MESSAGE: Final = 4 << 20
+#: Bytes that are unpacked at once, and those that the head of a field can have.
+_PIECE_BYTES: Final = 64 << 10
+_MAX_HEAD_BYTES: Final = 20
+#: Fields of a block that are not records; no version has written one.
+_MAX_OTHERS: Final = 1000
 #: zlib makes what it cannot compress no longer than this.
 _MOST_STORED: Final = MOST_RAW + (MOST_RAW >> 10) + 1024
 _BLOCK: Final = b"NRIB"
@@ -55,6 +63,11 @@ class Header(NamedTuple):
     first_ns: int
     last_ns: int
     crc: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of the block in its file."""
+        return _HEADER_BYTES + self.stored
 
 
 class Damage(NamedTuple):
@@ -95,7 +108,7 @@ def scan(file: BinaryIO) -> Iterator[Header | Damage]:
             continue
         yield found
         if isinstance(found, Header):
-            position += _HEADER_BYTES + found.stored
+            position += found.size
         else:
             position = _next(file, position + 1, end)
 
@@ -151,20 +164,97 @@ def unknown(header: Header) -> str:
     return ""
 
 
-def unpack(file: BinaryIO, header: Header) -> bytes:
-    """The content of a block that is not `unknown`. RemoteProtocolError says why it cannot be read."""
+def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
+    """The content of a block that is not `unknown`, in pieces of 64 KiB. RemoteProtocolError says why it ends early."""
     if header.raw > MOST_RAW:
         raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MOST_RAW} are read")
     file.seek(header.offset + _HEADER_BYTES)
     stored = file.read(header.stored)
     if zlib.crc32(stored) != header.crc:
         raise RemoteProtocolError(f"a block whose checksum is wrong: {header.records} records are lost")
-    if header.codec == PLAIN:
-        return stored[: MOST_RAW + 1]
+    length = 0
+    for piece in _unpacked(stored) if header.codec == ZLIB else (stored,):
+        length += len(piece)
+        if length > header.raw:
+            break
+        yield piece
+    if length != header.raw:
+        raise RemoteProtocolError(f"a block whose content is not the {header.raw} bytes that it announces")
+
+
+def _unpacked(stored: bytes) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj()
     try:
-        raw = zlib.decompressobj().decompress(stored, header.raw + 1)
+        for place in range(0, len(stored), _PIECE_BYTES):
+            rest = stored[place : place + _PIECE_BYTES]
+            while rest and not decompressor.eof:
+                yield decompressor.decompress(rest, _PIECE_BYTES)
+                rest = decompressor.unconsumed_tail
+        yield decompressor.flush(_PIECE_BYTES)
     except zlib.error as error:
         raise RemoteProtocolError(f"a block that cannot be unpacked: {error}") from None
-    if len(raw) != header.raw:
-        raise RemoteProtocolError(f"a block whose content is not the {header.raw} bytes that it announces")
-    return raw
+
+
+def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
+    """The values of field 1 of a message that comes in pieces: the encoded records of a block.
+
+    Of a value with more than `longest` bytes nothing is held, and None is given. RemoteProtocolError where the pieces
+    are not a message.
+    """
+    buffer, missing, skipped, others = bytearray(), 1, 0, 0
+    for each in pieces:
+        piece = each
+        if skipped:
+            piece, skipped = each[skipped:], max(0, skipped - len(each))
+        buffer += piece
+        if len(buffer) < missing:
+            continue
+        data, position = bytes(buffer), 0
+        buffer.clear()
+        while position < len(data):
+            field = _field(data, position)
+            if field is None:
+                missing = len(data) - position + 1
+                break
+            number, start, end = field
+            if end > len(data) and end - start <= longest:
+                missing = end - position
+                break
+            position = end
+            if number == 1 and end - start > _PIECE_BYTES:
+                value = data[start:end] if end - start <= longest else None
+                data, position = data[end:], max(0, end - len(data))  # not held while the value is looked at
+                yield value
+                value = None
+            elif number == 1:
+                yield data[start:end] if end - start <= longest else None
+            else:
+                others += 1
+                if others > _MAX_OTHERS:
+                    raise RemoteProtocolError(f"its content has more than {_MAX_OTHERS} fields that are not records")
+        buffer += data[position:]
+        skipped = max(0, position - len(data))
+        if position >= len(data):
+            missing = 1
+        del data
+    if buffer or skipped:
+        raise RemoteProtocolError("its last record is cut short")
+
+
+def _field(data: bytes, position: int) -> tuple[int, int, int] | None:
+    """Number, start and end of the field at a position; its end may be behind the data. None if its head is."""
+    try:
+        key, start = read_varint(data, position)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == 0:
+            return 0, start, read_varint(data, start)[1]
+        if wire_type == 2 and number:
+            length, start = read_varint(data, start)
+            return number, start, start + length
+    except RemoteProtocolError:
+        if len(data) - position < _MAX_HEAD_BYTES:
+            return None
+        raise
+    if wire_type not in (1, 5) or not number:
+        raise RemoteProtocolError(f"field {number} has wire type {wire_type}")
+    return 0, start, start + (8 if wire_type == 1 else 4)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST_STATS", "AllCallStats", "CallStats", "percentile"]
+__all__ = ["MOST_STATS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
 
 #: Rows at most: the names of plugins and events are others'.
-MOST_STATS: Final = 10_000
+MOST_STATS: Final = 4_000
+#: Durations that differ, of all rows together: those that are kept in any case, and bytes of a recording for each.
+_DURATIONS, _BYTES_PER_DURATION = 50_000, 40
 
 
 def percentile(taken: Counter[float], percent: int) -> float | None:
@@ -27,10 +29,29 @@ def percentile(taken: Counter[float], percent: int) -> float | None:
     return None
 
 
-class CallStats:
-    """The calls of one plugin for one event. Durations are kept to three digits, so that memory is bounded."""
+class DurationRoom:
+    """How many durations that differ the rows of one table may keep, by the bytes of the recording that they are of.
 
-    def __init__(self) -> None:
+    Attributes:
+        left_out: calls whose duration was not kept.
+    """
+
+    def __init__(self, recording_bytes: int = 0) -> None:
+        self._left = _DURATIONS + recording_bytes // _BYTES_PER_DURATION
+        self.left_out = 0
+
+    def take(self) -> bool:
+        """Whether there is room for one more, which is taken."""
+        self._left -= 1
+        self.left_out += self._left < 0
+        return self._left >= 0
+
+
+class CallStats:
+    """The calls of one plugin for one event. Durations are kept to three digits, as far as there is room."""
+
+    def __init__(self, room: DurationRoom | None = None) -> None:
+        self._room = room or DurationRoom()
         self.count = self.errors = self.refused = 0
         self.taken: Counter[float] = Counter()
 
@@ -40,7 +61,9 @@ class CallStats:
         self.errors += failed
         self.refused += refused
         if taken_ms is not None:
-            self.taken[float(f"{taken_ms:.3g}")] += 1
+            duration_ms = float(f"{taken_ms:.3g}")
+            if duration_ms in self.taken or self._room.take():
+                self.taken[duration_ms] += 1
 
     def row(self) -> dict[str, Any]:
         """The sum as a table of JSON."""
@@ -54,12 +77,21 @@ class CallStats:
 
 
 class AllCallStats:
-    """A `CallStats` for each plugin and event. `left`: calls of those for which there was no room."""
+    """A `CallStats` for each plugin and event.
 
-    def __init__(self) -> None:
+    Args:
+        recording_bytes: of the recording that is summed up.
+
+    Attributes:
+        left: calls of those for which there was no row.
+        room: for durations.
+    """
+
+    def __init__(self, recording_bytes: int = 0) -> None:
         self.left = 0
+        self.room = DurationRoom(recording_bytes)
         self._sums: dict[tuple[str, str], CallStats] = {}
-        self._rest = CallStats()
+        self._rest = CallStats(self.room)
 
     def of(self, plugin: str, event: str) -> CallStats:
         """The row of a plugin for an event, to count one call in."""
@@ -68,7 +100,7 @@ class AllCallStats:
             if len(self._sums) >= MOST_STATS:
                 self.left += 1
                 return self._rest
-            found = self._sums[plugin, event] = CallStats()
+            found = self._sums[plugin, event] = CallStats(self.room)
         return found
 
     def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:

@@ -6,21 +6,30 @@ recording and a runtime explain a container alike. Bounded as there. Next: `nri.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit import CREATION, SILENT, Provenance
+from nri.adaptation.merge import count_entries
 from nri.api import messages as m
 from nri.errors import ConfigError
 from nri.kube.named import NamedContainer, any_of, find
-from nri.trace.history import parsed
+from nri.trace.allowance import kind_of
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
 __all__ = ["Changes", "why"]
 
-#: Events of one container that are remembered where only one is asked for.
-_MOST_EVENTS: Final = 10_000
+#: Events of one container that are remembered where only one is asked for, and creations of which no more is known.
+_MOST_EVENTS, _MOST_CREATIONS = 10_000, 2000
+#: Bytes of all histories, besides as many as the recording has.
+_MAX_BYTES: Final = 4 << 20
+#: Values in the answers for one container, for one more this many bytes of the recording, and containers that are
+#: counted. A change has about three of them and takes a thousand bytes when it is explained.
+_VALUES, _BYTES_PER_VALUE, _MOST_COUNTED = 20_000, 400, 4096
+#: Characters of a container's id, and containers that a word fits.
+_LONGEST_ID, _MOST_FITTING = 256, 1000
 #: What a runtime tells next of a container that it could not create, and what is said of one then.
 _ENDS: Final = ("StopContainer", "RemoveContainer")
 _NOT_MADE: Final = (
@@ -31,32 +40,54 @@ _NOT_MADE: Final = (
 
 
 class Changes:
-    """The histories of a recording's containers, of the events that it has been given. Not thread-safe."""
+    """The histories of a recording's containers, of the events that it has been given. Not thread-safe.
 
-    def __init__(self, **bounds: int) -> None:
-        """`bounds` are those of `Provenance`."""
+    Args:
+        recording_bytes: of the recording; as many bytes more are kept.
+        bounds: of `Provenance`.
+    """
+
+    def __init__(self, recording_bytes: int = 0, **bounds: int) -> None:
         self._now_s = 0.0
-        self._known = Provenance(**bounds, clock=lambda: self._now_s)
+        most = min(_MAX_BYTES + recording_bytes, 32 << 20)
+        self._known = Provenance(**{"max_bytes": most, **bounds}, clock=lambda: self._now_s)
         self._answered: set[str] = set()  # containers of which plugins were asked, and no more is known
+        self._most_values = _VALUES + recording_bytes // _BYTES_PER_VALUE
+        self._values: OrderedDict[str, int] = OrderedDict()  # in the answers for each container
 
     def take(self, event: Event) -> None:
         """Take the next event."""
         container = event.container
-        if container is None or not container.id:
+        if container is None or not 0 < len(container.id) <= _LONGEST_ID:
             return
         self._now_s = event.began_ns / 1e9
         steps = [step for step in event.steps if step.event == event.name]
-        replies = [(step.plugin, step.reply) for step in steps if step.reply]
+        replies, updated = _replies(event)
+        if not self._has_values(event, container.id, replies):
+            event.leave_out("change")
+            return
         silent = [(container.id, step.plugin, SILENT, step.error.text) for step in steps if step.silent and step.error]
         failed = "" if event.error is None else event.error.text or event.error.kind
         outcomes = [] if failed else silent
-        if event.name == CREATION and not failed and len(self._answered) < _MOST_EVENTS:
+        if event.name == CREATION and not failed and len(self._answered) < _MOST_CREATIONS:
             self._answered.add(container.id)
         elif container.id in self._answered:
             self._answered.discard(container.id)
             if event.name in _ENDS and container.state == m.ContainerState.CONTAINER_CREATED:
                 outcomes.append((container.id, *_NOT_MADE))
-        self._known.record(event.name, container.id, event.request, replies, _updated(event), failed, outcomes)
+        self._known.record(event.name, container.id, event.request, replies, updated, failed, outcomes)
+
+    def _has_values(self, event: Event, container: str, replies: list[tuple[str, bytes]]) -> bool:
+        """Whether the history of a container has room for the values of an event's answers, which are counted then."""
+        kind, before = kind_of(event.name, reply=True), self._values.get(container, 0)
+        left = self._most_values - before
+        values = sum(count_entries(kind, reply, max(0, left)) for _, reply in replies)
+        if values > left:
+            return False
+        self._values[container] = before + values
+        if len(self._values) > _MOST_COUNTED:
+            self._values.popitem(last=False)
+        return True
 
     def containers(self) -> list[NamedContainer]:
         """The containers of which something is known, the newest first."""
@@ -73,15 +104,16 @@ def why(recording: Trace, word: str) -> dict[str, Any]:
 
     Raises ConfigError if the recording has no such container, or several.
     """
-    changes, wanted = Changes(max_records=_MOST_EVENTS), set[str]()
+    changes, wanted = Changes(recording.size_bytes, max_records=_MOST_EVENTS), set[str]()
     for event in recording.events():
         pod, container = event.pod, event.container
         if container is None:
             continue
         names = ("", "", "") if pod is None else (pod.name, pod.namespace, pod.id)
-        if find(word, [NamedContainer(container.id, container.name, *names, runs=False)]):
+        fits = len(wanted) < _MOST_FITTING and len(container.id) <= _LONGEST_ID
+        if fits and find(word, [NamedContainer(container.id, container.name, *names, runs=False)]):
             wanted.add(container.id)
-        if container.id in wanted or not wanted.isdisjoint(_updated(event)):
+        if container.id in wanted or not wanted.isdisjoint(_replies(event)[1]):
             changes.take(event)
     found = find(word, [one for one in changes.containers() if one.id in wanted])
     if len(found) > 1:
@@ -93,8 +125,13 @@ def why(recording: Trace, word: str) -> dict[str, Any]:
     return chain
 
 
-def _updated(event: Event) -> set[str]:
-    """The containers that the plugins' answers update."""
-    replies = (step.reply for step in event.steps if step.reply and step.event == event.name)
-    messages = (parsed(event.name, reply, reply=True) for reply in replies)
-    return {update.container_id for message in messages for update in getattr(message, "update", ())}
+def _replies(event: Event) -> tuple[list[tuple[str, bytes]], set[str]]:
+    """The plugins' answers that can be read, and the containers that they update."""
+    replies, updated = [], set[str]()
+    for step in event.steps:
+        message = event.parse(event.name, step.reply, reply=True) if step.reply and step.event == event.name else None
+        if message is not None and step.reply:
+            replies.append((step.plugin, step.reply))
+            ids = (update.container_id for update in getattr(message, "update", ()))
+            updated.update(container_id for container_id in ids if len(container_id) <= _LONGEST_ID)
+    return replies, updated

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_EVENTS", "choose", "cut", "write_part"]
 
-#: Events of a part. A part with more is a second recording.
+#: Events of a part: of any recording, for one more this many bytes, and in any case. A part with more is a second
+#: recording.
+_EVENTS, _BYTES_PER_EVENT = 50_000, 50
 MOST_EVENTS: Final = 1_000_000
+#: About what a record takes in memory besides its bytes.
+_RECORD_BYTES: Final = 200
 
 
 def choose(
@@ -39,17 +43,18 @@ def choose(
 
     `asked` says in errors what they were to be. All events pass `through`, for those who show how far it is.
 
-    Raises ConfigError if there is none, or if there are more than `MOST_EVENTS`.
+    Raises ConfigError if there is none, or if there are more than a part of this recording may have.
     """
     chosen: set[tuple[int, int]] = set()
+    most = min(_EVENTS + found.size_bytes // _BYTES_PER_EVENT, MOST_EVENTS)
     seen = 0
     for event in through(found.events()):
         seen += 1
         if since_ns <= event.began_ns <= until_ns and wanted(event):
             chosen.add((event.recording, event.serial))
-            if len(chosen) > MOST_EVENTS:
+            if len(chosen) > most:
                 step = "choose fewer with --since and --until"
-                raise ConfigError(found.path, "", f"more than {count(MOST_EVENTS, 'event')} to cut", step)
+                raise ConfigError(found.path, "", f"more than {count(most, 'event')} to cut", step)
     if not chosen:
         step = f"nri trace show {found.path} lists what there is"
         raise ConfigError(found.path, "", f"none of its {count(seen, 'event')} fits {asked}", step)
@@ -62,7 +67,7 @@ def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10
     block: list[t.Record] = []
     size = 0
     for record in _chosen(found, chosen):
-        length = record.ByteSize()
+        length = record.ByteSize() + _RECORD_BYTES
         if block and size + length > block_bytes:
             yield _block(block)
             block, size = [], 0
@@ -78,12 +83,11 @@ def _chosen(found: Trace, chosen: set[tuple[int, int]]) -> Iterator[t.Record]:
     for record, recording in found.records():
         if record.kind == t.OPENED:
             told = recording
-        elif record.serial:
-            if (recording, record.serial) not in chosen:
-                continue
-            if recording != told:
-                told = recording
-                yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
+        elif record.serial and (recording, record.serial) not in chosen:
+            continue
+        elif recording != told:
+            told = recording
+            yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
         yield record
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nri.trace.catalog import to_json
-from nri.trace.history import parsed
+from nri.trace.message_json import MAX_STEPS, MessageJson
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Step
@@ -21,17 +21,22 @@ def time_text(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
 
-def outcome(event: Event) -> str:
-    """How an event ended; the errors of plugins where it went on without them."""
+def outcome(event: Event, max_errors: int) -> str:
+    """How an event ended; the errors of at most `max_errors` plugins where it went on without them."""
     if event.error is not None:
         return event.error.text
-    wrong = [(step.plugin, step.error or step.refused) for step in event.steps]
-    missed = [f"{plugin}: {error.text}" for plugin, error in wrong if error is not None]
-    return "; ".join(missed) or ("ok" if event.whole else "a part is missing")
+    errors = ((step.plugin, step.error or step.refused) for step in event.steps)
+    texts = islice((f"{plugin}: {error.text}" for plugin, error in errors if error is not None), max_errors)
+    return "; ".join(texts) or ("ok" if event.whole else "a part is missing")
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """An event as JSON, with all that was kept of it."""
+    """An event as JSON, with all that was kept of it, as far as there is room in one document."""
+    messages = MessageJson(event)
+    request = messages.table(event.name, event.request, reply=False)
+    steps = [_step(step, messages) for step in event.steps[:MAX_STEPS]]
+    if len(event.steps) > MAX_STEPS:
+        event.leave_out("step")
     return {
         "time": time_text(event.began_ns),
         "event": event.name,
@@ -40,33 +45,27 @@ def event_document(event: Event) -> dict[str, Any]:
         "duration_ms": event.duration_ns / 1e6,
         "whole": event.whole,
         "redacted": event.redacted,
-        "request": _message(event.name, event.request, reply=False),
-        "plugins": [_step(step) for step in event.steps],
-        "reply": _message(event.name, event.reply, reply=True),
-        "error": _error(event.error),
+        "request": request,
+        "plugins": steps,
+        "reply": messages.table(event.name, event.reply, reply=True),
+        "error": _error(event.error, messages),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step, messages: MessageJson) -> dict[str, Any]:
     return {
         "plugin": step.plugin,
         "event": step.event,
         "duration_ms": step.duration_ns / 1e6,
-        "request": _message(step.event, step.request, reply=False),
-        "reply": None if step.reply is None else _message(step.event, step.reply, reply=True),
+        "request": messages.table(step.event, step.request, reply=False),
+        "reply": None if step.reply is None else messages.table(step.event, step.reply, reply=True),
         "merged": step.merged,
-        "error": _error(step.error),
-        "refused": _error(step.refused),
+        "error": _error(step.error, messages),
+        "refused": _error(step.refused, messages),
     }
 
 
-def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
-    """A message as JSON; only its length if this version cannot read it."""
-    message = parsed(event, data, reply=reply)
-    return {"unreadable_bytes": len(data)} if message is None else to_json(message)
-
-
-def _error(error: t.Error | None) -> dict[str, Any] | None:
+def _error(error: t.Error | None, messages: MessageJson) -> dict[str, Any] | None:
     if error is None:
         return None
-    return {"kind": error.kind, "text": error.text, "code": error.code, "plugin": error.plugin}
+    return {"kind": error.kind, "text": messages.text(error.text), "code": error.code, "plugin": error.plugin}

@@ -36,7 +36,7 @@ __all__ = ["MOST_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "
 
 #: Values that are looked after, and changes that are remembered.
 MOST_VALUES: Final = 100_000
-_MOST_CHANGES: Final = 1000
+MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
 #: The content of a file that was never limited: the greatest number of whole pages.
@@ -181,21 +181,22 @@ class Drift:
     def look(self, values: Iterable[DesiredValue]) -> list[Change]:
         """Look at all these values; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
-        rows = list(dict.fromkeys(values))
-        self.left_out, self.unread = max(0, len(rows) - MOST_VALUES), 0
+        unique = list(dict.fromkeys(values))
+        rows = unique[:MOST_VALUES]
+        self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}
-        for desired in rows[:MOST_VALUES]:
+        for desired in rows:
             rivals.setdefault((desired.cgroup, desired.name), []).append(desired)
         before, self._known = self._known, {}
         found = [
             change
-            for desired in rows[:MOST_VALUES]
+            for desired in rows
             if (change := self._one(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
         for key in [key for key in self._now if key not in self._known]:
             del self._now[key]
         self.count += len(found)
-        self.changes = [*self.changes, *found][-_MOST_CHANGES:]
+        self.changes = [*self.changes, *found][-MAX_CHANGES:]
         return found
 
     def _one(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.api.messages import ContainerState
-from nri.api.naming import DEFAULT_SOCKET
+from nri.api.naming import DEFAULT_SOCKET, OBSERVER_INDEX
 from nri.errors import NriError, ProgramUnreachable
 from nri.host.cgroups import knob
 from nri.service.client import ask
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PAST", "Setters", "row_of", "sources"]
 
-#: The plugin's place: behind all others, to see what they made of a container.
-INDEX: Final = "99"
 PAST: Final = "not known"
 _ANSWER_S: Final = 5.0
 #: The largest process id of Linux. An engine that runs nothing (`--dry`) reports larger ones.
@@ -61,7 +59,7 @@ def sources(
     reader, path, timeout_s = StateReader(), socket or DEFAULT_SOCKET, timeout_s or _ANSWER_S
     connected = True
     try:
-        stack.enter_context(session_thread(reader, path, INDEX, timeout_s))
+        stack.enter_context(session_thread(reader, path, OBSERVER_INDEX, timeout_s))
     except NriError:
         if not agent or socket:
             raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from hashlib import blake2b
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "chrome", "otlp"]
 
-#: Events of a line of OTLP/JSON, the longest text of an attribute, and the most lines of a process.
-_BATCH, _MOST_TEXT, _MOST_LINES = 100, 1024, 256
+#: Spans and characters of a line of OTLP/JSON, and the longest text of an attribute.
+_MAX_SPANS, _MAX_LINE_CHARACTERS, _MOST_TEXT = 500, 256 << 10, 1024
+#: Lines of a process of a Chrome trace, and of all processes together.
+_MOST_LINES, _MOST_ALL_LINES = 256, 65_536
 #: Processes of a Chrome trace; the names of plugins are others'.
 _MOST_PROCESSES, _REST = 4096, "further plugins"
 #: OTLP: a span inside of a program, a call of another one; a status that is an error.
@@ -30,12 +31,24 @@ _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 def otlp(events: Iterable[Event]) -> Iterator[str]:
     """Lines of OTLP/JSON: a span for each event, and one below it for each plugin that was asked."""
-    rest = iter(events)
-    while batch := list(islice(rest, _BATCH)):
-        spans = [span for event in batch for span in _spans(event)]
-        resource = {"attributes": _attributes({"service.name": "nri"})}
-        scoped = [{"scope": {"name": "nri.trace"}, "spans": spans}]
-        yield json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scoped}]}) + "\n"
+    spans: list[str] = []
+    characters = 0
+    for event in events:
+        for span in _spans(event):
+            spans.append(json.dumps(span))
+            characters += len(spans[-1])
+            if len(spans) >= _MAX_SPANS or characters >= _MAX_LINE_CHARACTERS:
+                yield _line(spans)
+                spans, characters = [], 0
+    if spans:
+        yield _line(spans)
+
+
+def _line(spans: list[str]) -> str:
+    """A line of OTLP/JSON with spans that are encoded already."""
+    resource = json.dumps({"attributes": _attributes({"service.name": "nri"})})
+    scoped = f'{{"scope": {{"name": "nri.trace"}}, "spans": [{", ".join(spans)}]}}'
+    return f'{{"resourceSpans": [{{"resource": {resource}, "scopeSpans": [{scoped}]}}]}}\n'
 
 
 def _spans(event: Event) -> Iterator[dict[str, Any]]:
@@ -89,14 +102,19 @@ def chrome(events: Iterable[Event]) -> Iterator[str]:
 def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     processes: dict[str, int] = {}
     lines: dict[int, list[int]] = defaultdict(list)
+    number_of_lines = 0
 
     def bar(owner: str, name: str, began_ns: int, duration_ns: int, about: dict[str, str]) -> Iterator[dict[str, Any]]:
+        nonlocal number_of_lines
         owner = owner if owner in processes or len(processes) < _MOST_PROCESSES else _REST
         process = processes.get(owner)
         if process is None:
             process = processes[owner] = len(processes) + 1
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
-        line = _free_line(lines[process], began_ns, began_ns + duration_ns)
+        before = len(lines[process])
+        most = _MOST_LINES if number_of_lines < _MOST_ALL_LINES else max(1, before)
+        line = _free_line(lines[process], began_ns, began_ns + duration_ns, most)
+        number_of_lines += len(lines[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
         yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": about}
 
@@ -108,13 +126,13 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(about, step))
 
 
-def _free_line(ends: list[int], began_ns: int, ended_ns: int) -> int:
-    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are too many."""
+def _free_line(ends: list[int], began_ns: int, ended_ns: int, most: int) -> int:
+    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are `most`."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
             return number + 1
-    if len(ends) < _MOST_LINES:
+    if len(ends) < most:
         ends.append(ended_ns)
     return len(ends)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from heapq import heappop, heappush, heapreplace
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from nri.errors import LATE, ConfigError, RemoteProtocolError
 from nri.files import open_regular
 from nri.text import count
 from nri.trace import blocks
+from nri.trace.allowance import Allowance, kind_of
 from nri.trace.pb import api_pb2 as t
 from nri.wire import iter_fields
 
@@ -36,17 +37,20 @@ __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
-_MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
-#: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them.
-_MOST_AT_ONCE: Final = 8
+_MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 10_000
+#: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them. Each
+#: holds a record.
+_MOST_AT_ONCE: Final = 4
 #: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
 _HELD_NS: Final = 10**9
 #: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
 _MOST_NOTES, _MOST_NOTES_BYTES = 1000, 1 << 20
-#: Recordings that are told apart, and characters of the name of one.
-_MOST_RECORDINGS, _LONGEST_RECORDING = 100_000, 64
-#: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
-_MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 64 << 20, 512, 512, 4096
+#: Characters of the name of a recording.
+_LONGEST_RECORDING: Final = 64
+#: About what an event, a step and a further record of a step take here besides what was written.
+_EVENT_BYTES, _STEP_BYTES, _RECORD_BYTES = 1200, 700, 100
+#: Characters of a name, and of a text; fields of a record, among them texts about a recording or a plugin.
+_LONGEST_NAME, _LONGEST, _MOST_FIELDS = 512, 4096, 1000
 #: Steps of an event that are looked through one by one.
 _FEW = 32
 #: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
@@ -55,9 +59,14 @@ _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSE
 #: The errors of a plugin that has given no answer.
 _SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
                             "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
-#: The requests of plugins; all other messages are named after their event.
-_MESSAGES: Final = {"StateChange": "StateChangeEvent"}
 _RELAYED: Final = "StateChange"
+#: What a plugin asks for by itself.
+_BY_ITSELF: Final = "UpdateContainers"
+
+
+#: Reasons for which parts of a recording are left out.
+_TOO_LONG: Final = "a record that is too long for a recording of this size, or has too many fields, is left out"
+_COSTLY: Final = "to read them would cost too much memory or time for a recording of this size"
 
 
 class Note(NamedTuple):
@@ -132,12 +141,13 @@ class Event:
     """
 
     __slots__ = (
-        "_latest", "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted", "reply", "request",
-        "serial", "steps", "whole",
+        "_allowance", "_latest", "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted",
+        "reply", "request", "serial", "steps", "whole",
     )  # fmt: skip
 
-    def __init__(self, name: str, serial: int, recording: int, began_ns: int) -> None:
+    def __init__(self, name: str, serial: int, recording: int, began_ns: int, allowance: Any = None) -> None:
         self.name, self.serial, self.recording, self.began_ns = name, serial, recording, began_ns
+        self._allowance: Allowance = allowance or Allowance()
         self.duration_ns = 0
         self.request = self.reply = b""
         self.steps: list[Step] = []
@@ -187,20 +197,38 @@ class Event:
     def message(self) -> Any:
         """The request, parsed; None if it cannot be. Do not change it."""
         if self._parsed is None:
-            self._parsed = parsed(self.name, self.request, reply=False)
+            self._parsed = self.parse(self.name, self.request, reply=False)
         return self._parsed
+
+    def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
+        """A message of it; None if it cannot be read or costs too much, or this version does not know the event."""
+        return self._allowance.parse(event, data, reply=reply)
+
+    def leave_out(self, kind: str) -> None:
+        """Have a part of it, such as a message, named with the recording's problems as left out."""
+        self._allowance.leave_out(kind)
+
+    def has_json_values(self, values: int) -> bool:
+        """Whether a message of it with this number of values may be made JSON; they are counted if so."""
+        return self._allowance.has_json_values(values)
 
     @property
     def pod(self) -> m.PodSandbox | None:
         """The pod that it is about; None if it is about none."""
-        found: m.PodSandbox | None = _part(self.message, "pod")
-        return found
+        pod: m.PodSandbox | None = self._part("pod")
+        return pod
 
     @property
     def container(self) -> m.Container | None:
         """The container that it is about; None if it is about none."""
-        found: m.Container | None = _part(self.message, "container")
-        return found
+        container: m.Container | None = self._part("container")
+        return container
+
+    def _part(self, name: str) -> Any:
+        kind = kind_of(self.name, reply=False)
+        if kind is None or name not in kind.DESCRIPTOR.fields_by_name or self.message is None:
+            return None
+        return getattr(self.message, name) if self.message.HasField(name) else None
 
     @property
     def subject(self) -> str:
@@ -208,8 +236,8 @@ class Event:
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.namespace, pod.name]
         names += [] if container is None else [container.name or container.id[:13]]
-        if not names:  # what a plugin asks for by itself
-            names = [each.container_id[:13] for each in getattr(self.message, "update", ())][:1]
+        if not names and self.name == _BY_ITSELF and self.message is not None:
+            names = [update.container_id[:13] for update in islice(self.message.update, 1)]
         return "/".join(name for name in names if name)
 
     def names(self, text: str) -> bool:
@@ -221,30 +249,13 @@ class Event:
         return bool(text) and (text in found or any(each.startswith(text) for each in ids))
 
 
-def _part(message: Any, name: str) -> Any:
-    try:
-        return getattr(message, name) if message is not None and message.HasField(name) else None
-    except ValueError:  # it has no such field
-        return None
-
-
-def parsed(event: str, data: bytes, *, reply: bool) -> Any:
-    """The message of an event; None if it cannot be read, or this version does not know the event."""
-    if not event.isidentifier():
-        return None
-    kind = getattr(m, _MESSAGES.get(event, f"{event}{'Response' if reply else 'Request'}"), None)
-    try:
-        return None if kind is None else kind.FromString(data)
-    except DecodeError:
-        return None
-
-
 class Trace:
     """A trace file, or a folder of them as one history.
 
     Attributes:
         path: as it was given.
         files: the files, oldest first.
+        size_bytes: of all files together, when it was opened.
         untold: problems beyond `problems`, each time that they are met.
 
     Raises ConfigError where there is no trace.
@@ -253,6 +264,7 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._problems: dict[tuple[Path, int], str] = {}
         self.untold = 0
+        self._lost: Counter[str] = Counter()  # what was left out because it costs too much, by its kind
         self._recordings: dict[str, int] = {}
         self._names = [""]
         self._lasts: dict[str, int] = {}  # by name the last file that begins with a recording ...
@@ -272,11 +284,13 @@ class Trace:
         except OSError as error:
             step = "run it as root" if isinstance(error, PermissionError) else "name what --record DIR has written"
             raise ConfigError(str(path), "", error.strerror or str(error), step) from None
+        self.size_bytes = sum(map(_size, self.files))
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, one line each, once it has been come past; at most 1,000."""
-        return [*self._problems.values()]
+        """What could not be read or was left out, one line each, once the reading has passed it; some 1,000 at most."""
+        left_out = (f"{self.path}: {count(number, kind)} left out: {_COSTLY}" for kind, number in self._lost.items())
+        return [*self._problems.values(), *left_out]
 
     def headers(self) -> Iterator[tuple[Path, blocks.Header]]:
         """The blocks of all files, without their content: the index."""
@@ -306,12 +320,13 @@ class Trace:
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
         """Events in the order in which they began, and notes between them.
 
-        Blocks that lie outside of the times, as their headers say, are not unpacked. Of more than eight recorders that
+        Blocks that lie outside of the times, as their headers say, are not unpacked. Of more than four recorders that
         wrote into one folder at the same time, the events of some come after those of others; where two begin files
         within a second, events of that second may.
         """
-        assembly = _Assembly()
-        for told in self._placed(since_ns, until_ns):
+        allowance = self._allowance()
+        assembly = _Assembly(allowance)
+        for told in self._placed(since_ns, until_ns, allowance):
             if isinstance(told, _Over):
                 assembly.give_up({each for each in assembly.waits_for(told) if self._last(each, told.place) < 0})
             else:
@@ -327,13 +342,24 @@ class Trace:
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """The records as they were written, each with the number of its recording; those of several by their times."""
-        return (told for told in self._placed(since_ns, until_ns) if not isinstance(told, _Over))
+        placed = self._placed(since_ns, until_ns, self._allowance())
+        return (told for told in placed if not isinstance(told, _Over))
+
+    def _allowance(self) -> Allowance:
+        """The allowance of one reading, whose losses are named once however often the recording is read."""
+        lost: Counter[str] = Counter()
+
+        def leave_out(kind: str) -> None:
+            lost[kind] += 1
+            self._lost[kind] = max(self._lost[kind], lost[kind])
+
+        return Allowance(leave_out)
 
     def name(self, recording: int) -> str:
         """The name of a recording that was come past, by its number; "" for one that has none."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[t.Record, int] | _Over]:
+    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _Over]:
         """The records of all files, each with the number of its recording, and where files end.
 
         The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
@@ -344,7 +370,7 @@ class Trace:
         due: list[tuple[int, int]] = []  # the time of the next record of each, and its place
         while True:
             while newest < 0 and opened < len(self.files) and len(due) < _MOST_AT_ONCE:
-                file = _File(self._records(self.files[opened], since_ns, until_ns), recording)
+                file = _File(self._records(self.files[opened], since_ns, until_ns, allowance), recording)
                 if file.next is not None:
                     heappush(due, (file.due_ns - _HELD_NS, opened))
                     files[opened], newest = file, opened
@@ -356,14 +382,14 @@ class Trace:
             if place == newest:
                 last = self._before(file, files.values())
                 if last is None:
-                    newest, recording = -1, self._numbered(file)
+                    newest, recording = -1, self._numbered(file, allowance)
                     file.begin()
                     last = file
                 heapreplace(due, (last.due_ns, place))
                 continue
             heappop(due)
             for record in file.until(due[0][0] - (due[0][1] < place) if due else inf):
-                yield record, self._numbered(file) if record.kind == _OPENED else file.recording
+                yield record, self._numbered(file, allowance) if record.kind == _OPENED else file.recording
             if file.next is not None:
                 heappush(due, (file.due_ns, place))
                 continue
@@ -380,13 +406,13 @@ class Trace:
         same = (each for each in files if each is not file and each.next is not None and each.recording == number)
         return next(same, None)
 
-    def _numbered(self, file: _File) -> int:
+    def _numbered(self, file: _File, allowance: Allowance) -> int:
         """The number of the recording that a file is of from its next record on."""
         if file.next is not None and file.next.kind == _OPENED:
             name = _name(file.next)
             with self._lock:
                 number = self._recordings.get(name, 0) or len(self._recordings) + 1
-                if len(self._recordings) < number <= _MOST_RECORDINGS:  # further ones have one number together
+                if len(self._recordings) < number <= allowance.recordings:  # further ones have one number together
                     self._recordings[name] = number
                     self._names.append(name)
             file.recording = number
@@ -398,7 +424,7 @@ class Trace:
         with self._lock:
             end = len(self.files) if self._known_from < 0 else self._known_from
             for each in range(place, end):
-                record = next(self._records(self.files[each], 1 << 64, 0), None)
+                record = next(self._records(self.files[each], 1 << 64, 0, Allowance()), None)
                 if record is not None and record.kind == _OPENED:
                     self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), each)
             self._known_from = min(place, end)
@@ -409,27 +435,35 @@ class Trace:
         """The events alone."""
         return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
 
-    def _records(self, path: Path, since_ns: int, until_ns: int) -> Iterator[t.Record]:
+    def _records(self, path: Path, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[t.Record]:
         unknown: dict[str, tuple[int, int]] = {}  # why, to the first of such blocks and how many there are
         first = True
-        for file, found in self._blocks(path):
-            reason = blocks.unknown(found)
+        for file, header in self._blocks(path):
+            reason = blocks.unknown(header)
             if reason:
-                offset, before = unknown.get(reason, (found.offset, 0))
+                offset, before = unknown.get(reason, (header.offset, 0))
                 unknown[reason] = offset, before + 1
-            elif first or (found.last_ns >= since_ns and found.first_ns <= until_ns):
-                yield from self._content(path, file, found)
+            elif first or (header.last_ns >= since_ns and header.first_ns <= until_ns):
+                allowance.read_bytes += header.size
+                yield from self._content(path, file, header, allowance)
             first = False
         for reason, (offset, number) in unknown.items():
             self._problem(path, offset, f"{count(number, 'block')} {reason}")
 
-    def _content(self, path: Path, file: Any, header: blocks.Header) -> Iterator[t.Record]:
+    def _content(self, path: Path, file: Any, header: blocks.Header, allowance: Allowance) -> Iterator[t.Record]:
         """The records of a block; one that cannot be read is a problem, and the next block is read."""
         try:
-            for number, _, value in iter_fields(blocks.unpack(file, header)):
-                if number == 1 and isinstance(value, bytes):
-                    record = t.Record.FromString(value)
-                    yield record if len(value) <= _LONGEST_NAME else _bounded(record, len(value))
+            for value in blocks.split(blocks.contents(file, header), allowance.record_bytes):
+                if not allowance.has_record():
+                    reason = "it has more records than a recording of this size may have: the rest is left out"
+                    self._problem(path, header.offset, reason)
+                    return
+                record = None if value is None else _record(value)
+                if record is None:
+                    self._problem(path, header.offset, _TOO_LONG)
+                else:
+                    del value
+                    yield record
         except (RemoteProtocolError, DecodeError) as error:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
 
@@ -498,12 +532,20 @@ def _name(record: t.Record) -> str:
     return record.about.get("recording", "")[:_LONGEST_RECORDING]
 
 
-def _bounded(record: t.Record, size: int) -> t.Record:
-    """A record of so many bytes, whose message, names and texts are made no longer than a recorder writes them."""
+def _record(value: bytes) -> t.Record | None:
+    """A record, whose message, names and texts are made no longer than a recorder writes them.
+
+    None if it has too many fields.
+    """
+    if len(value) <= _LONGEST_NAME:
+        return t.Record.FromString(value)
+    if sum(1 for _ in islice(iter_fields(value), _MOST_FIELDS + 1)) > _MOST_FIELDS:
+        return None
+    record = t.Record.FromString(value)
     message = len(record.message)
     if message > blocks.MOST_MESSAGE:
         record.omitted_bytes, record.message = message, b""
-    if size - message <= _LONGEST_NAME:
+    if len(value) - message <= _LONGEST_NAME:
         return record
     if len(record.event) > _LONGEST_NAME or len(record.plugin) > _LONGEST_NAME:
         record.event, record.plugin = record.event[:_LONGEST_NAME], record.plugin[:_LONGEST_NAME]
@@ -512,6 +554,13 @@ def _bounded(record: t.Record, size: int) -> t.Record:
         error.kind, error.plugin = error.kind[:_LONGEST_NAME], error.plugin[:_LONGEST_NAME]
         error.text, error.message = error.text[:_LONGEST], error.message[:_LONGEST]
     return record
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # its reader says why
+        return 0
 
 
 def _files(folder: Path) -> list[Path]:
@@ -525,26 +574,38 @@ def _files(folder: Path) -> list[Path]:
 
 
 class _Assembly:
-    """Puts records together to events. Bounded: of too many open events, or bytes, the oldest is given as it is."""
+    """Puts records together to events. Of too many open events, or bytes, the oldest is given as it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
         self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # by recording and serial number
         self._ended: set[tuple[int, int]] = set()
         self._given_up: set[tuple[int, int]] = set()
         self._last: dict[tuple[int, int], bytes] = {}
         self._sizes: dict[tuple[int, int], int] = {}
-        self._held = 0
+        self._held_bytes = 0
 
     def take(self, record: t.Record, recording: int) -> None:
         key, message, kind = (recording, record.serial), record.message, record.kind
         event = self._open.get(key)
+        size = len(message) + _RECORD_BYTES
         if event is None:
-            event = self._open[key] = Event(record.event, record.serial, recording, record.time_ns)
+            event = self._open[key] = Event(record.event, record.serial, recording, record.time_ns, self._allowance)
             event.whole = kind == _BEGINS
             event.request = message
-        size = len(message) + _STEP
+            size += _EVENT_BYTES
+        before = len(event.steps)
+        self._add(event, key, record, message)
+        if len(event.steps) > before:
+            size += _STEP_BYTES + len(record.plugin) + len(record.event)
+        if record.HasField("error"):
+            size += record.error.ByteSize()
         self._sizes[key] = self._sizes.get(key, 0) + size
-        self._held += size
+        self._held_bytes += size
+
+    def _add(self, event: Event, key: tuple[int, int], record: t.Record, message: bytes) -> None:
+        """Add what a record says to its event."""
+        kind = record.kind
         take = _TAKERS.get(kind)
         if take is None:
             return
@@ -557,7 +618,7 @@ class _Assembly:
                 self._last[key] = message
             elif key not in self._last:
                 event.whole = False
-        take(event, record, self._last.get(key, b""))
+        take(event, record, self._last.get(key, b"") if kind in _REQUESTS else message)
         if kind == _ENDS:
             self._ended.add(key)
 
@@ -574,7 +635,7 @@ class _Assembly:
         while self._open:
             key = next(iter(self._open))
             over = key in self._ended or key in self._given_up
-            if not over and len(self._open) <= _MOST_OPEN and self._held <= _MOST_HELD:
+            if not over and len(self._open) <= _MOST_OPEN and self._held_bytes <= self._allowance.held_bytes:
                 return
             yield self._leave(key)
 
@@ -586,7 +647,7 @@ class _Assembly:
     def _leave(self, key: tuple[int, int]) -> Event:
         event = self._open.pop(key)
         self._last.pop(key, None)
-        self._held -= self._sizes.pop(key)
+        self._held_bytes -= self._sizes.pop(key)
         event.whole &= key in self._ended
         self._ended.discard(key)
         self._given_up.discard(key)
@@ -608,27 +669,36 @@ def _step(event: Event, record: t.Record) -> Step:
     return step
 
 
-def _answered(event: Event, record: t.Record, _: bytes) -> None:
+def _answered(event: Event, record: t.Record, reply: bytes) -> None:
     step = _step(event, record)
-    step.reply = record.message
+    step.reply = reply
     step.lasted(record)
 
 
 def _failed(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
-    step.error = record.error
+    step.error = _error(record) or t.Error()
     step.lasted(record)
 
 
 def _merged(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
-    step.merged = not record.HasField("error")
-    step.refused = record.error if record.HasField("error") else None
+    step.refused = _error(record)
+    step.merged = step.refused is None
 
 
-def _ends(event: Event, record: t.Record, _: bytes) -> None:
-    event.reply, event.duration_ns = record.message, record.duration_ns
-    event.error = record.error if record.HasField("error") else None
+def _ends(event: Event, record: t.Record, reply: bytes) -> None:
+    event.reply, event.duration_ns = reply, record.duration_ns
+    event.error = _error(record)
+
+
+def _error(record: t.Record) -> t.Error | None:
+    """The error of a record, copied: a part of a message keeps all of it in memory."""
+    if not record.HasField("error"):
+        return None
+    error = t.Error()
+    error.CopyFrom(record.error)
+    return error
 
 
 _TAKERS: Final = {

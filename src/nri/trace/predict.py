@@ -9,20 +9,27 @@ class declares (`sets`), against recorded answers and other declarations. Next: 
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation.merge import RESOURCES_TREE, TREE, Entry, Kind, read
 from nri.api.fields import BY_KEY, ROWS, Declared
-from nri.trace.history import Event, Step, parsed
+from nri.trace.history import Event, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = ["Collision", "CollisionFinder"]
 
-#: Bytes of what is kept of answers; a place in a set takes so many besides its texts.
-_MOST_BYTES, _PLACE_BYTES = 512 << 20, 300
+#: Bytes of what is kept of answers, and for each byte of the recordings.
+_MOST_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
+#: About what is taken by a container at an event, a plugin there, its answers, and a place in these, besides texts,
+#: which take up to four bytes for one of theirs.
+_EVENT_BYTES, _PLUGIN_BYTES, _ANSWERS_BYTES, _PLACE_BYTES, _TEXT_FACTOR = 500, 100, 700, 300, 4
+#: Containers of all collisions together, which are kept by their names, and bytes of the recordings for each.
+_NAMES, _BYTES_PER_NAME = 20_000, 50
+#: Characters of a container's id, and of a name of one.
+_LONGEST_ID, _LONGEST_SUBJECT = 256, 1000
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 #: Fields with an owner by their names for people -> path.
@@ -30,7 +37,7 @@ _OWNED: Final = {row.label: row.path for row in ROWS if row.kind not in (*_NO_OW
 
 
 class OwnedField(NamedTuple):
-    """A place that one plugin can own: a field of a container, or one entry of it."""
+    """A place that one plugin can own: a field of a container ("" for that of the event), or one entry of it."""
 
     container: str
     field: str
@@ -59,15 +66,12 @@ class Collision(NamedTuple):
     declared: bool = False
 
 
-class _Answers:
-    """All that one plugin has asked for at one kind of event of one container."""
+class _Answers(NamedTuple):
+    """All that one plugin has asked for at one kind of event of one container. Containers share equal ones."""
 
-    __slots__ = ("refused", "sets", "takes")
-
-    def __init__(self) -> None:
-        self.sets: set[OwnedField] = set()
-        self.takes: set[OwnedField] = set()
-        self.refused = False
+    sets: frozenset[OwnedField] = frozenset()
+    takes: frozenset[OwnedField] = frozenset()
+    refused: bool = False
 
 
 class CollisionFinder:
@@ -75,14 +79,19 @@ class CollisionFinder:
 
     Args:
         most: containers whose answers are kept, once for each kind of event.
+        most_bytes: what is kept of answers, besides what `recording_bytes` allow.
+        recording_bytes: of all recordings; what is kept of answers and the number of names grow with it.
 
     Attributes:
-        left: events of further containers, or beyond `most_bytes`, which were not looked at.
+        left: events of further containers, or beyond the bytes that may be kept, which were not looked at.
+        left_names: containers of collisions that are not named and not counted.
     """
 
-    def __init__(self, most: int = 200_000, most_bytes: int = _MOST_BYTES) -> None:
-        self.left, self._most, self._room = 0, most, most_bytes
+    def __init__(self, most: int = 200_000, most_bytes: int = _MOST_BYTES, *, recording_bytes: int = 0) -> None:
+        self.left, self._most, self._room = 0, most, most_bytes + _BYTES_PER_BYTE * recording_bytes
+        self.left_names, self._most_names = 0, _NAMES + recording_bytes // _BYTES_PER_NAME
         self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
+        self._shared: dict[_Answers | str, _Answers | str] = {}  # answers, and names of plugins
         self._names: dict[str, str] = {}
         self._declared: dict[str, list[Declared]] = {}
 
@@ -99,29 +108,59 @@ class CollisionFinder:
             return
         subject = event.container.id
         for step in event.steps:
-            reply = parsed(step.event, step.reply, reply=True) if step.reply else None
+            reply = event.parse(step.event, step.reply, reply=True) if step.reply else None
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            if self._room <= 0 or (key not in self._found and len(self._found) >= self._most):
+            full = self._room <= 0 or len(subject) > _LONGEST_ID
+            if full or (key not in self._found and len(self._found) >= self._most):
                 self.left += 1
                 return
             if key not in self._found:
-                self._names[subject] = event.subject
+                self._names[subject] = event.subject[:_LONGEST_SUBJECT]
                 self._found[key] = {}
-            self._room -= _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
+                self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
+            self._keep(self._found[key], subject, step, reply)
+
+    def _keep(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
+        """Keep what an answer sets and takes."""
+        sets, takes = set[OwnedField](), set[OwnedField]()
+        if step.event == "CreateContainer":
+            _add_places(sets, takes, "", read(reply.adjust, TREE))
+        for update in reply.update:
+            container = "" if update.container_id == subject else update.container_id
+            _add_places(sets, takes, container, read(update.linux.resources, RESOURCES_TREE))
+        before = plugins.get(step.plugin, _Answers())
+        refused = before.refused or step.refused is not None
+        answers = _Answers(before.sets | sets, before.takes | takes, refused)
+        if answers not in self._shared:
+            self._shared[answers] = answers
+            self._room -= _ANSWERS_BYTES + (len(answers.sets) + len(answers.takes)) * _PLACE_BYTES
+            self._room -= _TEXT_FACTOR * len(step.reply or b"")
+        if step.plugin not in self._shared:
+            self._shared[step.plugin] = step.plugin
+            self._room -= _PLUGIN_BYTES + _text_bytes(step.plugin)
+        if step.plugin not in plugins:
+            self._room -= _PLUGIN_BYTES
+        plugins[self._shared[step.plugin]] = self._shared[answers]  # type: ignore[index, assignment]
 
     def collisions(self) -> list[Collision]:
         """Who collides with whom, sorted by plugins and field; where classes alone say so, after the others."""
         found: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
+        names_left = self._most_names
         for (event, subject), plugins in self._found.items():
-            for place, first, second in _collide(plugins):
-                row = found.setdefault((first, second, event, place.field, place.key), {})
-                row[self._names[subject]] = plugins[second].refused
-            for place, first, second in self._may_collide(plugins):
-                found.setdefault((first, second, event, place.field, place.key), {}).setdefault(
-                    self._names[subject], False
-                )
+            name = self._names[subject]
+            recorded = ((*each, plugins[each[2]].refused) for each in _collide(plugins))
+            declared = ((*each, False) for each in self._may_collide(plugins))
+            for place, first, second, refused in chain(recorded, declared):
+                key = (first, second, event, place.field, place.key)
+                if name not in found.get(key, {}):
+                    if not names_left:
+                        self.left_names += 1
+                        continue
+                    names_left -= 1
+                row = found.setdefault(key, {})
+                row[name] = row.get(name, False) or refused
         rows = [
             Collision(
                 *(field, key, event, first, second, tuple(sorted(names)), sum(names.values())),
@@ -154,31 +193,24 @@ class CollisionFinder:
                 yield Collision(label, key if path in BY_KEY else "", "", first, second, (), 0, declared=True)
 
 
-def _keep(answers: _Answers, subject: str, step: Step, reply: Any) -> int:
-    """Keep what an answer sets and takes; returns the bytes that this takes at most: an answer is bounded itself."""
-    answers.refused |= step.refused is not None
-    before = len(answers.sets) + len(answers.takes)
-    if step.event == "CreateContainer":
-        _places(answers, subject, read(reply.adjust, TREE))
-    for update in reply.update:
-        _places(answers, update.container_id, read(update.linux.resources, RESOURCES_TREE))
-    return (len(answers.sets) + len(answers.takes) - before) * _PLACE_BYTES + len(step.reply or b"")
+def _text_bytes(text: str) -> int:
+    return len(text) * (1 if text.isascii() else _TEXT_FACTOR)
 
 
-def _places(answers: _Answers, container: str, entries: Iterable[Entry]) -> None:
+def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, entries: Iterable[Entry]) -> None:
     """Add the places that entries set, and those that they take from others."""
     for entry in entries:
         field, kind = entry.row.label, entry.row.kind
         if kind is Kind.RESET:
-            answers.takes.update(OwnedField(container, name, "") for name in _RDT)
+            takes.update(OwnedField(container, name, "") for name in _RDT)
         elif kind in (Kind.MAP, Kind.KEYED):
-            answers.takes.update(OwnedField(container, field, key) for key in entry.removed)
-            answers.sets.update(OwnedField(container, field, key) for key in entry.sets)
+            takes.update(OwnedField(container, field, key) for key in entry.removed)
+            sets.update(OwnedField(container, field, key) for key in entry.sets)
         elif kind not in _NO_OWNER:
             place = OwnedField(container, field, "")
             if kind is Kind.ARGS and not entry.value[0]:
-                answers.takes.add(place)
-            answers.sets.add(place)
+                takes.add(place)
+            sets.add(place)
 
 
 def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:

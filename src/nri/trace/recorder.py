@@ -405,11 +405,11 @@ class _Writer:
         encoded = bytes_field(1, record.SerializeToString())
         if self._bytes + len(encoded) > blocks.MOST_RAW - _STEP_ROOM:
             self.flush()
-        self._hold(record.time_ns, encoded)
+        self._start_pause_process(record.time_ns, encoded)
         if self._bytes >= _BLOCK_BYTES:
             self.flush()
 
-    def _hold(self, time_ns_: int, encoded: bytes) -> None:
+    def _start_pause_process(self, time_ns_: int, encoded: bytes) -> None:
         if not self._block:
             self._first_ns = self._last_ns = time_ns_
         self._first_ns, self._last_ns = min(self._first_ns, time_ns_), max(self._last_ns, time_ns_)
@@ -423,7 +423,7 @@ class _Writer:
         held = len(self._block)
         if self.lost:
             told = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
-            self._hold(told.time_ns, bytes_field(1, told.SerializeToString()))
+            self._start_pause_process(told.time_ns, bytes_field(1, told.SerializeToString()))
         raw, records = b"".join(self._block), len(self._block)
         self._block.clear()
         self._bytes = 0

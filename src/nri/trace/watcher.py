@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nri.api.events import EVENTS, EventMask
-from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
-from nri.stream import connect_unix
+from nri.api.naming import OBSERVER_INDEX, observer_names
 from nri.stub.plugin import Plugin
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
-from nri.stub.session.session import Session
+from nri.stub.program.session_thread import session_thread
 from nri.stub.session.subscription import known_to
 from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["INDEX", "EventQueue", "Follower", "follow", "process_name", "snapshot", "watching_options"]
+__all__ = ["EventQueue", "Follower", "follow", "observer_options", "snapshot"]
 
-#: Behind all others, to see what they made of a container.
-INDEX = "99"
 #: Events that may wait for their reader; further ones are counted and dropped.
 MAX_WAITING = 10_000
 
@@ -79,45 +75,15 @@ for _spec in EVENTS:
         setattr(Follower, _spec.method, _handler(_spec.rpc, _spec.kind))
 
 
-def process_name() -> str:
-    """The plugin's name, another one in each process: two people may watch one node."""
-    return f"nri-events-{os.getpid()}"
-
-
 def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
     """Return the runtime's pods and containers.
 
     Raises:
         RuntimeUnavailable, DeadlineExceeded, ConnectionClosed, RegistrationError.
     """
-    try:
-        sock = connect_unix(socket)
-    except OSError as error:
-        raise RuntimeUnavailable(socket, (error.strerror or str(error)).lower()) from None
     plugin = Snapshot()
-    done, late = threading.Event(), threading.Event()
-
-    def ready() -> None:
-        done.set()
-        session.stop()
-
-    def give_up() -> None:
-        late.set()
-        session.stop()
-
-    session = Session(plugin, sock, index=INDEX, name=process_name(), registration_timeout_s=timeout_s, on_ready=ready)
-    bound = threading.Timer(timeout_s, give_up)
-    bound.daemon = True
-    bound.start()
-    try:
-        reason = session.run()
-    except ConnectionClosed as error:
-        reason = error.reason
-    finally:
-        bound.cancel()
-    if not done.is_set():
-        raise DeadlineExceeded(f"the state at {socket}") if late.is_set() else ConnectionClosed(f"{socket}: {reason}")
-    return plugin.pods, plugin.containers
+    with session_thread(plugin, socket, OBSERVER_INDEX, timeout_s):
+        return plugin.pods, plugin.containers
 
 
 class EventQueue:
@@ -146,16 +112,16 @@ class EventQueue:
             yield entry, dropped
 
 
-def watching_options(
-    socket: str, name: str, events: EventMask, timeout_s: float, log_level: str = "warning"
-) -> Options:
-    """The options of a plugin that watches.
+def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float, *, quiet: bool) -> Options:
+    """The options of a program that watches a runtime: `kind` is its name, such as "nri-events".
 
     A runtime that is not there at the start is an error; one that goes away later is waited for.
     """
     options = Options()
-    options.socket, options.index, options.name, options.events = socket, INDEX, name, events
-    options.no_wait, options.registration_timeout_s, options.log_level = True, timeout_s, log_level
+    options.socket, options.index, options.events = socket, OBSERVER_INDEX, events
+    options.name, *options.spare_names = observer_names(kind)
+    options.no_wait, options.registration_timeout_s = True, timeout_s
+    options.log_level = "error" if quiet else "warning"
     return options
 
 

@@ -84,7 +84,7 @@ class FrameReader:
         if header is not None:
             take = min(self._missing, end)
             if header[0] <= MAX_DATA:
-                self._hold(chunk if take == end else chunk[:take])
+                self._start_pause_process(chunk if take == end else chunk[:take])
             self._missing -= take
             if self._missing:
                 return out  # not between frames, as before
@@ -105,7 +105,7 @@ class FrameReader:
                 self._header = (length, stream_id, kind, flags)
                 self._missing = stop - end
                 if length <= MAX_DATA:
-                    self._hold(chunk[position:])
+                    self._start_pause_process(chunk[position:])
                 self.between = False
                 return out
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
@@ -115,7 +115,7 @@ class FrameReader:
         self.between = position == end
         return out
 
-    def _hold(self, chunk: bytes) -> None:
+    def _start_pause_process(self, chunk: bytes) -> None:
         """Keep a chunk of the frame whose data is still coming."""
         data = self.data
         if len(chunk) >= _BIG:

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from nri.api import cpuset
-from nri.conformance.placement.machines import Machines
 from nri.kube.quantity import cpu_quota_us, cpu_shares
+from nri.placement.recorded.machines import Machines
 from tests.conformance.record_zones.cases import CASES
 from tests.support.host_trees import write_files
 from tests.support.placement import DATA, write_machine

@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
-from nri.policies.placement.containers import NoPlace
-from nri.policies.placement.hints import sources_of
-from nri.policies.placement.unread import unread_annotations, unread_keys
+from nri.placement.containers import NoPlace
+from nri.placement.hints import sources_of
+from nri.placement.unread import unread_annotations, unread_keys
 from tests.support.growing.big import Case, names
 from tests.support.placement import balloons, container, topology_aware
 
@@ -33,7 +32,7 @@ def annotated(annotations: dict[str, str]) -> Callable[[], object]:
         with suppress(NoPlace):
             policy.create(one)
         policy.release("c")
-        unread_annotations(policy.name, one, TopologyAwarePlugin.annotations)
+        unread_annotations(one, policy.annotations, policy.unread_annotations)
 
     return create
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.inventory import Inventory
 from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.containers.inventory import Inventory
 from nri.adaptation.merge import CreateMerge, StopMerge
 from nri.api import messages as m
 from nri.api.fields import Row

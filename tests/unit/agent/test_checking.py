@@ -216,19 +216,15 @@ def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
     assert code(check([loaded(settings), loaded(apart)], settings, rules=False, pods="")) == 0
 
 
-def test_two_hooks_of_one_profile_that_set_one_knob_are_told(settings: AgentSettings) -> None:
-    both = replace(settings, profile="rubik", gates={"quotaTurbo": True, "quotaBurst": True})
-    done = check([loaded(both)], settings, rules=False, pods="")
-    assert (code(done), [each.where for each in done.findings]) == (2, ["settings"])
-
-
 def features(*names: Any, **blocks: Any) -> str:
     return json.dumps({"agent": {"enabledFeatures": list(names)}, **blocks})
 
 
+PARAM = ("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops")
+
+
 def disk(**more: Any) -> str:
-    whole = dict.fromkeys(("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), 1)
-    device = {"dev": "/dev/sda", "model": "linear", "param": whole} | more
+    device = {"dev": "/dev/sda", "model": "linear", "param": dict.fromkeys(PARAM, 1)} | more
     return features("ioCost", ioCost=[{"nodeName": "global", "config": [device]}])
 
 
@@ -248,6 +244,10 @@ WRONG_FILES = {
     '{"agent": "x"}': 'agent: expected a table of keys, not "x"',
     '{"agent": {}, "agent": {"enabledFeatures": ["cpi"]}}': ": agent: the key is given twice",
     '{"agnet": {"enabledFeatures": ["cpi"]}}': 'agnet: unknown key; did you mean "agent"?',
+    '{"logLevel": "info", "cacheConfig": {"enable": true}}': "cacheConfig: is a key of rubik's old configuration",
+    '{"autoConfig": true, "autoCheck": false, "logSize": 1024}': "autoCheck: is a key of rubik's old configuration",
+    '{"logLevel": "info", "cgroupRoot": "/sys/fs/cgroup"}': "logLevel: is a key of rubik's old configuration format",
+    '{"psi": {"resource": ["cpu"]}}': "psi: is a block of rubik's file, which has no key",
     '{"Agent": {"enabledFeatures": ["cpi"]}}': 'Agent: unknown key; did you mean "agent"?',
     '{"agent": {"enabledFeatures": 5}}': "agent.enabledFeatures: expected a list, not 5",
     '{"agent": {"enabledFeatures": "psi"}}': 'agent.enabledFeatures: expected a list, not "psi"',
@@ -257,10 +257,8 @@ WRONG_FILES = {
     features(["psi"]): 'agent.enabledFeatures[0]: expected text, not ["psi"]',
     features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is there twice; say it once',
     features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
-    features("quotaBurst", "quotaTurbo", quotaTurbo={}): "agent.enabledFeatures: quotaTurbo and quotaBurst both set",
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
     '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is none of debug, info, warn, error, stack; say one',
-    '{"agent": {"logLevl": "info"}}': "agent.logLevl: nothing reads it; did you mean logLevel?",
     features("psi"): "psi: is switched on and has no block",
     features("psi", psi=[]): "psi: expected a table of keys, not []",
     features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
@@ -268,9 +266,6 @@ WRONG_FILES = {
         "psi", psi={"resource": ["cpu"], "avg10threshold": 1e308}
     ): "psi.avg10threshold: expected a number from 5.0 to",
     features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a table of keys, not "x"',
-    features(
-        "quotaTurbo", quotaTurbo={"higWaterMark": 5}
-    ): "quotaTurbo.higWaterMark: nothing reads it; did you mean high",
     features(
         "quotaTurbo", quotaTurbo={"highWaterMark": -1}
     ): "quotaTurbo.highWaterMark: expected a whole number from 0 to 99",
@@ -318,9 +313,48 @@ def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
     assert len(done.findings) == (6 if "rbps" in told else 1)
 
 
+#: Rubik's own documented example: what it switches on includes both services of quotas, and a key that nothing reads.
+DOCUMENTED = {
+    "preemption": {
+        "resource": ["cpu", "memory", "net"],
+        "net": {"waterline": 20, "bandwidthLow": 10, "bandwidthHigh": 100},
+    },
+    "quotaTurbo": {"highWaterMark": 50, "syncInterval": 100},
+    "dynCache": {"defaultLimitMode": "static", "l3Percent": {"low": 20, "mid": 30, "high": 50}},
+    "ioCost": [
+        {
+            "nodeName": "k8s-single",
+            "config": [{"dev": "sdb", "enable": True, "model": "linear", "param": dict.fromkeys(PARAM, 10_000_000)}],
+        }
+    ],
+}
+
+
+def test_the_example_of_rubiks_documentation_is_accepted_and_what_rubik_ignores_is_a_note(tmp_path: Path) -> None:
+    text = features("preemption", "dynCache", "ioLimit", "ioCost", "quotaBurst", "quotaTurbo", **DOCUMENTED)
+    done = checked(tmp_path, text)
+    assert (done.findings, done.code) == ([], 0)
+    assert [note.partition(": RubikConfiguration: ")[2] for note in done.notes] == [
+        "ioCost[0].config[0].enable: nothing reads it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ('{"agent": {"enabledFeatures": ["cpi"], "logLevl": "info"}}', "agent.logLevl: nothing reads it; did you mean"),
+        (features("quotaTurbo", quotaTurbo={"higWaterMark": 5}), "quotaTurbo.higWaterMark: nothing reads it; did you"),
+    ],
+)
+def test_a_key_that_nothing_reads_is_a_note_as_it_is_where_the_agent_runs(tmp_path: Path, text: str, note: str) -> None:
+    done = checked(tmp_path, text)
+    assert (done.findings, done.code, len(done.notes)) == ([], 0, 1)
+    assert note in done.notes[0]
+
+
 def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: Path) -> None:
-    many = {"agent": {f"k{number}": 1 for number in range(5000)}}
-    assert len(checked(tmp_path, json.dumps(many)).findings) == 100
+    many = {"agent": {"enabledFeatures": ["cpi"], **{f"k{number}": 1 for number in range(5000)}}}
+    assert len(checked(tmp_path, json.dumps(many)).notes) == 100
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"agent": null}', '{"agent": {}}', features()])

@@ -186,3 +186,20 @@ def test_a_listed_class_never_sees_a_value_that_cannot_be_used() -> None:
         (("rules", 0, "word"), 'expected one of "", one, other, not "third"'),
         (("rules", 0, "size"), 'expected a whole number, not "x"'),
     ]
+
+
+@dataclasses.dataclass
+class Holder:
+    inner: Checked = dataclasses.field(default_factory=Checked)
+    other: int = 0
+
+
+@pytest.mark.parametrize(
+    "tree", [{"inner": {"size": "x"}}, {"inner": {"word": 3}}, {"inner": 5}, {"inner": {"size": 1, "typo": 2}}]
+)
+def test_a_nested_class_is_not_built_of_values_that_were_refused(tree: object) -> None:
+    problems: list[Problem] = []
+    partial = check(Holder, tree, (), problems)
+    assert len(problems) == 1
+    assert build(partial, (), problems) is None
+    assert len(problems) == 1, "the refused value is the only complaint"

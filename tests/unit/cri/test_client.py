@@ -19,7 +19,7 @@ from nri.cri.client import INSTALL, CriClient, decoded, find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import bind
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 from nri.ttrpc import Code
 from tests.support.cri_server import CriServer
 from tests.support.needs import need_root

@@ -17,7 +17,7 @@ import pytest
 
 from nri.cri import server as server_module
 from nri.cri.server import SocketServer, bind
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 from tests.support.commands import unmeasured
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for

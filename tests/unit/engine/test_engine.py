@@ -27,7 +27,7 @@ def test_two_engines_do_not_share_a_folder_and_the_first_one_goes_on(config: Eng
     with Engine(config) as first:
         with pytest.raises(EngineError):
             Engine(config)
-        assert first.pods.list() == []
+        assert first.inventory.pods() == []
     with Engine(config):
         pass
 
@@ -39,7 +39,7 @@ def test_a_second_stop_does_nothing_and_one_that_never_started_can_be_stopped(co
     with Engine(config) as again:
         again.stop()
         with Engine(config) as third:
-            assert third.pods.list() == [], "its folders are free once it has stopped"
+            assert third.inventory.pods() == [], "its folders are free once it has stopped"
 
 
 def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,16 +80,16 @@ def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: En
 def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_is_gone(config: EngineConfig) -> None:
     with Engine(replace(config)) as engine:
         metadata = pb.PodSandboxMetadata(name="web", namespace="n", uid="u")
-        pod = engine.pods.run(pb.PodSandboxConfig(metadata=metadata))
-        made = engine.containers.create(
+        pod = engine.pod_creation.run(pb.PodSandboxConfig(metadata=metadata))
+        made = engine.container_creation.create(
             pod, pb.ContainerConfig(metadata={"name": "c"}, image={"image": "busybox"}, command=["sh"])
         )
         with engine.events.subscribe() as listener:
-            engine.containers.start(made)
+            engine.container_start.start(made)
             event = listener.get(20)
             assert event is not None and event.pod_sandbox_status.metadata.name == "web"
             assert [each.id for each in event.containers_statuses] == [made]
-            engine.pods.remove(pod)
+            engine.pod_removal.remove(pod)
             while event.container_id != pod or event.container_event_type != pb.CONTAINER_DELETED_EVENT:
                 event = listener.get(20)
                 assert event is not None, "the pod's end was not told"

@@ -193,3 +193,10 @@ def test_monitoring_groups_are_made_listed_and_removed_below_their_group(tmp_pat
     assert resctrl.remove_monitor("pod").outcome is Outcome.UNCHANGED
     for name, group in (("../x", ""), ("x", ".."), ("info", ""), ("a\0b", "")):
         assert resctrl.create_monitor(name, group).outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize("mask", ["-ff", "+f", "0xff", "f_f", "fgf"])
+def test_a_mask_that_no_kernel_writes_is_an_error(tmp_path: Path, mask: str) -> None:
+    root = write_files(tmp_path, {f"{TOP}/schemata": "L3:0=f\n", f"{TOP}/info/L3/cbm_mask": f"{mask}\n"})
+    with pytest.raises(ValueError, match="info/L3/cbm_mask is not a number"):
+        Resctrl(root).capabilities()

@@ -73,7 +73,10 @@ def test_without_following_a_link_at_any_place_of_a_path_is_an_error(root: Path,
 def test_a_link_that_takes_the_place_of_a_folder_while_it_is_opened_is_never_opened_itself(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_link", lambda *_: None)  # the look that comes before the exchange
+    def not_a_link(*_: object, **__: object) -> str:
+        raise OSError(errno.EINVAL, "not a link")
+
+    monkeypatch.setattr(os, "readlink", not_a_link)  # the check before the exchange
     if isinstance(module.libc, _OldKernel):
         with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
             open_below(root, "folder", os.O_PATH)

@@ -31,7 +31,9 @@ def test_a_share_is_of_the_time_between_two_readings() -> None:
     assert CpuTimes(90, 1000, 0).share(CpuTimes(100, 900, 0)) == 0.0, "a counter that went back"
 
 
-@pytest.mark.parametrize("text", ["", "intr 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 8 9"])
+@pytest.mark.parametrize(
+    "text", ["", "intr 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 8 9", "cpu -1 2 3 4 5 6 7 8 9 10"]
+)
 def test_another_file_and_one_that_is_cut_short_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="does not begin with the times"):
         cpu_times(host_trees.write_files(tmp_path, {"proc/stat": text}))

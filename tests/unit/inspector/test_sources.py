@@ -12,7 +12,7 @@ import pytest
 
 from nri.adaptation.admin import follow
 from nri.errors import ConfigError
-from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from nri.inspector.sources import Recording, Running, Source, Unanswered, matches
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.history import Trace
@@ -106,7 +106,7 @@ def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock
     tmp_path: Path, times: tuple[int, ...]
 ) -> None:
     source = written(tmp_path, *times)
-    rows = list(first(source, 100))
+    rows = list(source.rows(100, 0))
     one_by_one, answer = [], source.events("", "", 1)
     while answer["more"] and len(one_by_one) < 100:
         one_by_one += answer["rows"]
@@ -124,7 +124,7 @@ def test_events_of_a_crafted_recording_that_cannot_be_told_apart_are_not_read_in
     raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
     path = tmp_path / "a.nritrace"
     path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 1))
-    assert 0 < len(list(first(Recording(str(path)), 5000))) <= 1000
+    assert 0 < len(list(Recording(str(path)).rows(5000, 0))) <= 1000
 
 
 def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_by_its_time(tmp_path: Path) -> None:
@@ -261,9 +261,9 @@ def test_another_part_of_the_node_is_asked_by_its_name(running: Running, recordi
     assert recording.view("agent", "u1") is None
 
 
-def test_the_first_events_are_read_page_by_page_up_to_a_bound(recording: Recording) -> None:
-    assert len(list(first(recording, 2))) == 2
-    assert len(list(first(recording, 1000))) == recording.overview()["events"]
+def test_the_first_events_are_read_in_one_reading_up_to_a_bound(recording: Recording) -> None:
+    assert len(list(recording.rows(2, 0))) == 2
+    assert len(list(recording.rows(1000, 0))) == recording.overview()["events"]
 
 
 def test_what_became_of_a_plugin_is_searched_too() -> None:
@@ -272,7 +272,7 @@ def test_what_became_of_a_plugin_is_searched_too() -> None:
 
 
 def test_what_a_recording_says_of_itself_is_bounded(tmp_path: Path) -> None:
-    about = {f"{number}-{'k' * 999}": "v" * 9999 for number in range(900)}
+    about = {f"{number}-{'k' * 99}": "v" * 999 for number in range(900)}
     with Recorder(tmp_path, about=about):
         pass
     made = Recording(str(tmp_path))
@@ -305,7 +305,7 @@ def test_damage_anywhere_in_a_recording_is_named_once_it_is_read(recorded: str) 
     file.write_bytes(file.read_bytes() + odd_block(crc=1))
     source = Recording(recorded)
     source.read()
-    list(first(source, 10))
+    list(source.rows(10, 0))
     (line,) = source.overview()["problems"]
     assert "checksum is wrong" in line
 
@@ -332,3 +332,46 @@ def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[st
     with pytest.raises(Unanswered, match="no tables"):
         odd.containers()
     assert odd.container("x") is None
+
+
+def test_notes_and_plugins_of_a_recording_are_bounded(tmp_path: Path) -> None:
+    records = [t.Record(kind=t.PLUGIN, time_ns=1, plugin=f"10-p{n}", event="gone") for n in range(300)]
+    at = {"serial": 1, "event": "StopContainer", "time_ns": 1}
+    records += [t.Record(kind=t.ANSWERED, plugin=f"10-q{n}", **at) for n in range(1100)]
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 1))
+    source = Recording(str(path))
+    source.read()
+    overview = source.overview()
+    assert (len(overview["notes"]), len(overview["plugins"])) == (200, 1000)
+    (row,) = source.events()["rows"]
+    assert (len(row["steps"]), row["more_steps"]) == (256, 1100 - 256)
+
+
+def test_a_search_ends_after_a_moment_and_says_where_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = written(tmp_path, *range(1000, 1010))
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.3
+        return now[0]
+
+    monkeypatch.setattr("nri.inspector.sources.monotonic", clock)
+    answer = source.events("", "nothing has this text")
+    assert (answer["rows"], answer["more"], answer["looked_at"]) == ([], True, 4)
+    assert source.events(answer["next"], "nothing has this text")["looked_at"] > 0
+
+
+def test_a_page_of_events_with_many_steps_ends_early(tmp_path: Path) -> None:
+    records = []
+    for serial in range(1, 21):
+        at = {"serial": serial, "event": "StopContainer", "time_ns": serial}
+        records += [t.Record(kind=t.BEGINS, **at)]
+        records += [t.Record(kind=t.ANSWERED, plugin=f"10-q{n}", **at) for n in range(250)]
+        records += [t.Record(kind=t.ENDS, **at)]
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 20))
+    answer = Recording(str(path)).events()
+    assert (len(answer["rows"]), answer["more"]) == (9, True)

@@ -10,6 +10,10 @@ from nri.kube import kubelet
 FULL = {"requests.cpu": 1, "limits.cpu": 1, "requests.memory": 2, "limits.memory": 2}
 
 
+def pod(*containers, **more):
+    return kubelet.PodResources([kubelet.ContainerResources(each) for each in containers], **more)
+
+
 @pytest.mark.parametrize(
     ("containers", "qos"),
     [
@@ -23,7 +27,14 @@ FULL = {"requests.cpu": 1, "limits.cpu": 1, "requests.memory": 2, "limits.memory
     ],
 )
 def test_the_class_of_service_follows_the_kubelets_rule(containers, qos):
-    assert kubelet.qos_class(containers) == qos
+    assert kubelet.qos_class(pod(*containers)) == qos
+
+
+@pytest.mark.parametrize(
+    ("own", "qos"), [(FULL, "Guaranteed"), ({"requests.cpu": 1}, "Burstable"), ({}, "BestEffort"), (None, "Burstable")]
+)
+def test_resources_of_the_pod_itself_decide_its_class_alone(own, qos):
+    assert kubelet.qos_class(pod({"requests.cpu": 1}, pod=own)) == qos
 
 
 def test_a_pods_cgroup_tells_its_class():
@@ -40,7 +51,7 @@ def test_the_same_names_give_the_same_ids_and_others_give_others():
 
 def test_a_container_without_requests_gets_the_kernels_smallest_weight_and_no_limit():
     linux = m.LinuxContainer()
-    kubelet.set_resources(linux, {}, "BestEffort")
+    kubelet.set_resources(linux, kubelet.Share({}, 1000))
     cpu = linux.resources.cpu
     assert (cpu.shares.value, cpu.quota.value, cpu.period.value) == (2, 0, 100_000)
     assert (linux.resources.memory.limit.value, linux.oom_score_adj.value) == (0, 1000)
@@ -48,7 +59,7 @@ def test_a_container_without_requests_gets_the_kernels_smallest_weight_and_no_li
 
 def test_huge_pages_are_named_as_the_runtime_names_them():
     linux = m.LinuxContainer()
-    kubelet.set_resources(linux, {"limits.hugepages-1Gi": Fraction(1 << 30)}, "Burstable")
+    kubelet.set_resources(linux, kubelet.Share({"limits.hugepages-1Gi": Fraction(1 << 30)}, 999))
     assert [(one.page_size, one.limit) for one in linux.resources.hugepage_limits] == [("1GB", 1 << 30)]
 
 
@@ -61,6 +72,28 @@ def test_a_volume_lies_in_a_folder_of_its_kind():
     ("memory", "score"), [(0, 999), (1 << 20, 999), (1 << 28, 750), ((1 << 30) - 1, 3), (1 << 33, 3)]
 )
 def test_the_oom_score_of_a_burstable_container_says_its_part_of_the_nodes_memory(memory, score):
-    linux = m.LinuxContainer()
-    kubelet.set_resources(linux, {"requests.memory": Fraction(memory)}, "Burstable", node_bytes=1 << 30)
-    assert linux.oom_score_adj.value == score
+    (share,) = kubelet.shares(pod({"requests.cpu": 1, "requests.memory": Fraction(memory)}), node_bytes=1 << 30)
+    assert share.oom_score == score
+
+
+def test_memory_that_a_pod_requests_beyond_its_containers_counts_for_each_of_them():
+    own = {"requests.memory": Fraction(1 << 29)}
+    shares = kubelet.shares(pod({"requests.memory": Fraction(1 << 28)}, {}, pod=own), node_bytes=1 << 30)
+    assert [share.oom_score for share in shares] == [1000 - 375, 1000 - 125]
+
+
+def test_a_sidecar_has_no_higher_oom_score_than_the_containers():
+    sidecar = kubelet.ContainerResources({}, initial=True, sidecar=True)
+    container = kubelet.ContainerResources({"requests.memory": Fraction(1 << 28)})
+    shares = kubelet.shares(kubelet.PodResources([sidecar, container]), node_bytes=1 << 30)
+    assert [share.oom_score for share in shares] == [750, 750]
+
+
+def test_a_pod_that_is_critical_to_the_node_has_the_score_of_a_guaranteed_one():
+    assert [share.oom_score for share in kubelet.shares(pod({}, node_critical=True))] == [-997]
+
+
+def test_a_limit_of_the_pod_itself_holds_for_a_container_without_one():
+    own = {"limits.cpu": Fraction(2), "requests.cpu": Fraction(2)}
+    shares = kubelet.shares(pod({}, {"limits.cpu": Fraction(1)}, pod=own))
+    assert [share.quantities["limits.cpu"] for share in shares] == [2, 1]

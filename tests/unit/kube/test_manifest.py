@@ -74,7 +74,26 @@ def test_class_of_service_gives_cgroup_and_oom_score(text, read):
     assert made.containers[0].linux.oom_score_adj.value == score
 
 
+OWN = "resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}"
+OF_POD = {
+    OWN: ("", -997, 200_000),
+    "resources: {limits: {cpu: 2, memory: 200Mi}}": ("", -997, 200_000),
+    "priorityClassName: system-node-critical": ("/besteffort", -997, 0),
+    "resources: {requests: {example.com/gpu: 1}}": ("/besteffort", 1000, 0),
+}
+
+
+@pytest.mark.parametrize("text", OF_POD)
+def test_resources_of_the_pod_itself_and_its_priority_class_decide_its_class_scores_and_limits(text, read):
+    made = read(pod(f"{{{text}, containers: [{{name: app}}]}}"))
+    folder, score, quota = OF_POD[text]
+    linux = made.containers[0].linux
+    assert made.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{made.pod.uid}"
+    assert (linux.oom_score_adj.value, linux.resources.cpu.quota.value) == (score, quota)
+
+
 MISTAKES = {
+    pod("{containers: [{name: a}], resources: {limits: {cpu: fast}}}"): "spec.resources.limits.cpu",
     "kind: Service": "holds no Pod",
     "": "holds no Pod",
     pod("{containers: []}"): "a pod needs at least one container",

@@ -65,6 +65,19 @@ def test_the_prefix_can_be_containerds(registry: Any) -> None:
     assert registry.get_sample_value("containerd_nri_plugin_invocations_total", labels) == 1
 
 
+def test_plugins_beyond_a_number_share_one_label(registry: Any) -> None:
+    observer = PrometheusObserver(registry)
+    for number in range(300):
+        for _ in range(2):
+            observer.record_plugin_invocation(f"10-p{number}", "CreateContainer", None)
+            observer.record_left_out(f"10-p{number}", "CreateContainer")
+    samples = [sample for family in registry.collect() for sample in family.samples if "plugin" in sample.labels]
+    assert len({sample.labels["plugin"] for sample in samples}) == 257
+    labels = {"plugin": "other", "operation": "CreateContainer"}
+    assert registry.get_sample_value("nri_plugin_left_out_total", labels) == 2 * 44
+    assert registry.get_sample_value("nri_plugin_left_out_total", {**labels, "plugin": "10-p0"}) == 2
+
+
 @pytest.mark.parametrize(
     ("error", "label"),
     [

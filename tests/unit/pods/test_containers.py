@@ -62,6 +62,14 @@ def test_resources_are_the_kubelets() -> None:
     assert on_known.containers[0].config.linux.resources.oom_score_adj == 750
 
 
+def test_resources_of_the_pod_itself_give_the_sandbox_its_class_and_containers_their_limits() -> None:
+    own = "  resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}\n"
+    made = pod("command: [a]", own + "  priorityClassName: high\n")
+    assert made.config.linux.cgroup_parent == "/kubepods/podu1" and made.notes == []
+    linux = made.containers[0].config.linux.resources
+    assert (linux.oom_score_adj, linux.cpu_quota, linux.memory_limit_in_bytes) == (-997, 200_000, 200 << 20)
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [("b", "Always"), ("r:5000/b", "Always"), ("b:latest", "Always"), ("b:1", "IfNotPresent"),
@@ -133,7 +141,9 @@ def test_the_containers_word_on_security_comes_before_the_pods() -> None:
     assert context.no_new_privs and context.readonly_rootfs and "/proc/kcore" in context.masked_paths
     assert [*context.capabilities.add_capabilities, *context.capabilities.drop_capabilities] == ["NET_ADMIN", "ALL"]
     assert context.apparmor.profile_type == pb.SecurityProfile.Unconfined and context.HasField("seccomp")
-    strong = read("securityContext: {privileged: true}").config.linux.security_context
+    request = pod("securityContext: {privileged: true}")
+    assert request.config.linux.security_context.privileged, "runtimes refuse a privileged container in other sandboxes"
+    strong = request.containers[0].config.linux.security_context
     assert strong.privileged and not strong.masked_paths and not strong.no_new_privs
     assert not read("securityContext: {procMount: Unmasked}").config.linux.security_context.readonly_paths
 
@@ -155,7 +165,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
         ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
         ("volumeMounts: [{name: v}]", "a mount needs a path"),
-        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, pvc, odd'),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, zero, pvc, odd'),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
@@ -178,6 +188,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
         ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),
         ("volumeMounts: [{name: rel, mountPath: /a}]", "expected an absolute path"),
+        ("volumeMounts: [{name: zero, mountPath: /a}]", "expected an absolute path without .. and null bytes"),
         ("volumeMounts: [{name: odd, mountPath: /a}]", "expected one of DirectoryOrCreate"),
         ("securityContext: {runAsUser: 0, runAsNonRoot: true}", "runAsNonRoot forbids user 0"),
         ("securityContext: {seccompProfile: {type: X}}", "expected one of RuntimeDefault"),
@@ -187,7 +198,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
     volumes = (
         "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
-        "{name: rel, hostPath: {path: a}},"
+        '{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: "/a\\0"}},'
         "{name: pvc, persistentVolumeClaim: {}}, {name: odd, hostPath: {path: /a, type: X}}]\n"
     )
     if container.startswith("name"):

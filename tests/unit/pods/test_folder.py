@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from nri.engine.support.kernel import mount, unmount
 from nri.errors import NriError
+from nri.files import Lock
 from nri.host.cgroups import detect
 from nri.host.root import MACHINE
 from nri.pods import folder
@@ -24,20 +29,22 @@ def test_every_folder_up_to_the_volumes_is_closed_to_other_users(tmp_path: Path)
     folder.create(tmp_path / "pods/u1", "shop/web", "/kubepods/podu1")
     assert modes(tmp_path / "pods") == {
         ".": 0o750, "u1": 0o700, "u1/logs": 0o700, "u1/volumes": 0o700, "u1/subpaths": 0o700, "u1/pod.json": 0o600,
+        "u1/lock": 0o600,
     }  # fmt: skip
 
 
 def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Path) -> None:
-    folder.create(tmp_path / "u1", "shop/web", "")
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
     (tmp_path / "u1/volumes/data").touch()
     with pytest.raises(NriError, match=r"pod shop/db: pod shop/web already has the uid u1; .* leave metadata.uid out"):
         folder.create(tmp_path / "u1", "shop/db", "")
     (tmp_path / "u2").mkdir()
     (tmp_path / "u2/file").touch()
-    with pytest.raises(NriError, match=rf"pod shop/db: {tmp_path}/u2 already exists: another pod has the uid u2"):
+    with pytest.raises(NriError, match=rf"pod shop/db: {tmp_path}/u2 exists: another pod already has the uid u2"):
         folder.create(tmp_path / "u2", "shop/db", "")
     (tmp_path / "u3").symlink_to(tmp_path / "u2")
-    with pytest.raises(NriError, match=r"u3 already exists"):
+    with pytest.raises(NriError, match=r"u3 exists: another pod already has"):
         folder.create(tmp_path / "u3", "shop/db", "")
     assert (tmp_path / "u1/volumes/data").exists() and (tmp_path / "u2/file").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["u1", "u2", "u3"]
@@ -45,12 +52,13 @@ def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Pa
 
 def test_of_runs_that_start_at_once_exactly_one_gets_the_folder_and_the_others_name_it(tmp_path: Path) -> None:
     outcomes: list[str] = []
+    locks: list[Lock] = []
     barrier = threading.Barrier(8)
 
     def attempt(number: int) -> None:
         barrier.wait()
         try:
-            folder.create(tmp_path / "pods/u1", f"shop/web{number}", "")
+            locks.append(folder.create(tmp_path / "pods/u1", f"shop/web{number}", ""))
             outcomes.append("created")
         except NriError as error:
             outcomes.append(str(error))
@@ -66,8 +74,8 @@ def test_of_runs_that_start_at_once_exactly_one_gets_the_folder_and_the_others_n
 
 
 def test_only_the_pod_of_the_record_is_removed(tmp_path: Path) -> None:
-    folder.create(tmp_path / "u1", "shop/web", "")
-    folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
     for name, pod_id in (("shop/web", "sandbox2"), ("shop/db", "sandbox1"), ("shop/web", "")):
         folder.remove(tmp_path / "u1", name, pod_id)
         assert (tmp_path / "u1/logs").is_dir()
@@ -119,3 +127,99 @@ def test_a_file_in_the_place_of_the_folder_of_pods_is_an_error(tmp_path: Path) -
     (tmp_path / "pods").touch()
     with pytest.raises(NotADirectoryError):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
+
+
+def test_a_folder_of_which_a_run_has_not_created_the_sandbox_yet_is_not_removed_and_not_taken(tmp_path: Path) -> None:
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+        folder.remove(tmp_path / "u1", "shop/web", "")
+        with pytest.raises(NriError, match="pod shop/db: pod shop/web already has the uid u1"):
+            folder.create(tmp_path / "u1", "shop/db", "")
+        folder.create(tmp_path / "u2", "shop/db", "").close()
+        assert (tmp_path / "u1/volumes").is_dir()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from nri.pods import folder
+left = int(sys.argv[2])
+
+def count(event, arguments):
+    global left
+    if event in ("open", "os.mkdir", "os.rename", "os.listdir", "fcntl.flock", "os.remove", "os.rmdir"):
+        left -= 1
+        if not left:
+            os._exit(9)
+
+home = Path(sys.argv[1])
+home.parent.mkdir(exist_ok=True)
+sys.addaudithook(count)
+lock = folder.create(home, "shop/web", "")
+if "remove" in sys.argv:
+    folder.set_pod_id(home, "sandbox1")
+    lock.close()
+    folder.remove(home, "shop/web", "sandbox1")
+left = 0
+"""
+
+
+@pytest.mark.parametrize("until", ["create", "remove"])
+def test_after_a_kill_at_any_step_the_next_run_gets_the_uid_and_nothing_is_left(tmp_path: Path, until: str) -> None:
+    home, step, code = tmp_path / "pods/u1", 0, 9
+    while code == 9:
+        step += 1
+        code = subprocess.run([sys.executable, "-c", KILLED, home, str(step), until], check=False).returncode
+        folder.remove(home, "shop/web", "sandbox1")  # as `nri pod rm` does where the runtime has the sandbox
+        with folder.create(home, "shop/db", ""):
+            folder.set_pod_id(home, "sandbox2")
+        folder.remove(home, "shop/db", "sandbox2")
+        assert [*home.parent.iterdir()] == [], step
+    assert code == 0 and step > 10
+
+
+def test_folders_of_runs_that_were_killed_are_removed_by_the_next_run_whatever_their_uid_is(tmp_path: Path) -> None:
+    folder.create(tmp_path / "u1", "shop/web", "").close()
+    (tmp_path / "u1/volumes/data").mkdir()
+    with folder.create(tmp_path / "u2", "shop/db", ""):
+        assert [path.name for path in tmp_path.iterdir()] == ["u2"]
+
+
+def test_a_full_disk_leaves_no_folder_wherever_the_creation_fails(tmp_path: Path) -> None:
+    need_root()
+    (tmp_path / "pods").mkdir(0o750)
+    for inodes in range(2, 12):
+        mount("tmpfs", tmp_path / "pods", "tmpfs", data=f"nr_inodes={inodes},mode=0750")
+        try:
+            with folder.create(tmp_path / "pods/u1", "shop/web", ""):
+                return
+        except OSError as error:
+            assert (error.errno, error.filename) == (errno.ENOSPC, str(tmp_path / "pods/u1"))
+            assert [*(tmp_path / "pods").iterdir()] == [], inodes
+        finally:
+            unmount(tmp_path / "pods", lazily=True)
+    pytest.fail("there was never enough room")
+
+
+def test_a_link_to_a_folder_is_not_the_folder_of_a_pod(tmp_path: Path) -> None:
+    with folder.create(tmp_path / "a/u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "a/u1", "sandbox1")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/u1").symlink_to("../a/u1")
+    folder.remove(tmp_path / "b/u1", "shop/web", "sandbox1")
+    assert (tmp_path / "a/u1/pod.json").exists() and (tmp_path / "b/u1").is_symlink()
+
+
+@pytest.mark.parametrize("change", ["owner", "mode"])
+def test_a_folder_above_that_of_pods_that_another_user_can_exchange_is_refused(tmp_path: Path, change: str) -> None:
+    need_root()
+    (tmp_path / "home/pods").mkdir(parents=True)
+    if change == "owner":
+        os.chown(tmp_path / "home", 1000, -1)
+    else:
+        (tmp_path / "home").chmod(0o777)
+    (tmp_path / "link").symlink_to("home/pods")
+    for parent in ("home/pods", "link", "home/new"):
+        with pytest.raises(NriError, match=r"home: (user 1000 owns|other users may write to) a folder above .*"):
+            folder.create(tmp_path / parent / "u1", "shop/web", "")
+    assert [*(tmp_path / "home/pods").iterdir()] == []

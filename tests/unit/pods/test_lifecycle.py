@@ -118,7 +118,22 @@ def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_ste
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
     with pytest.raises(NriError, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
         run(runtime, pod(tmp_path))
+
+
+def test_the_folder_of_a_pod_goes_before_its_sandbox_so_that_an_attempt_that_was_killed_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    runtime, made = Runtime(), pod(tmp_path)
+    run(runtime, made)
+    sandbox = pb.PodSandbox(id="p", metadata=made.config.metadata)
+    runtime.answers["StopPodSandbox"] = refuse(13, "a process does not end")
+    with pytest.raises(NriError, match="a process does not end"):
+        lifecycle.remove(runtime, sandbox, str(tmp_path))  # type: ignore[arg-type]
     assert len([*tmp_path.iterdir()]) == 1
+    runtime.answers = {"RemovePodSandbox": refuse(13, "killed here")}
+    with pytest.raises(NriError, match="killed here"):
+        lifecycle.remove(runtime, sandbox, str(tmp_path))  # type: ignore[arg-type]
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_parts_of_volumes_are_bound_when_their_container_is_created(tmp_path: Path) -> None:

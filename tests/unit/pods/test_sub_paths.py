@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from nri.engine.support.kernel import detach_below
 from nri.errors import NriError
 from nri.host.root import open_below
 from nri.pods import sub_paths
-from nri.pods.sub_paths import SubPath, bind, unbind_all
+from nri.pods.sub_paths import SubPath, bind
 from tests.support.needs import need_root
 
 #: A program that exchanges two names without a pause: renameat2(2) with RENAME_EXCHANGE.
@@ -50,7 +51,7 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     try:
         yield made
     finally:
-        unbind_all(made.targets)
+        detach_below(made.targets)
 
 
 def test_a_folder_and_a_file_of_a_volume_are_bound_to_the_targets(pod: Pod) -> None:
@@ -167,10 +168,9 @@ def test_unbinding_leaves_the_volume_and_no_mount(pod: Pod) -> None:
     (pod.volume / "a").mkdir()
     (pod.volume / "a/file").touch()
     target = pod.bind("a")
-    unbind_all(pod.targets)
+    detach_below(pod.targets)
     assert [*target.iterdir()] == [] and (pod.volume / "a/file").exists()
     assert str(pod.targets) not in Path("/proc/self/mountinfo").read_text()
-    unbind_all(pod.targets / "nothing")
 
 
 def test_who_is_not_root_is_told_to_mount_the_whole_volume(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

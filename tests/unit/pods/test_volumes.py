@@ -20,7 +20,7 @@ def test_an_empty_dir_is_open_to_every_user_and_to_the_group_of_its_pod(tmp_path
 
 def test_an_empty_dir_is_never_one_that_exists(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir(0o700)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(NriError, match=r"f:1: volumes.emptyDir: .*a: File exists"):
         prepare(Volume(str(tmp_path / "a"), EMPTY_DIR, "f:1"))
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
 
@@ -32,6 +32,15 @@ def test_files_and_folders_of_the_machine_are_created_or_must_exist_as_the_type_
     prepare(Volume("/dev/null", "CharDevice", "f:1"))
     prepare(Volume(str(tmp_path / "nothing"), "", "f:1"))
     assert (tmp_path / "made/deep").is_dir() and (tmp_path / "new").is_file()
-    for kind, words in (("Directory", "no folder"), ("Socket", "no socket"), ("BlockDevice", "no block device")):
-        with pytest.raises(NriError, match=f"f:7: volumes.hostPath.path: .*file is not there, or {words}"):
+    for kind, words in (("Directory", "folder"), ("Socket", "socket"), ("BlockDevice", "block device")):
+        with pytest.raises(NriError, match=f"f:7: volumes.hostPath.path: .*file does not exist, or is not a {words}"):
             prepare(Volume(str(tmp_path / "file"), kind, "f:7"))
+
+
+@pytest.mark.parametrize("kind", ["", "Directory", "DirectoryOrCreate", "FileOrCreate"])
+def test_a_path_that_cannot_be_used_is_an_error_with_the_place_of_the_volume(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file/below", tmp_path / ("a" * 300)):
+        if kind:
+            with pytest.raises(NriError, match=f"f:7: volumes.hostPath.path: {path}"):
+                prepare(Volume(str(path), kind, "f:7"))

@@ -6,7 +6,7 @@ from nri.api import messages as m
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 from nri.policies import default_validator
-from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure, rejection
+from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure
 
 TOLERATE = "tolerate-missing-plugins.noderesource.dev"
 REQUIRED = "required-plugins.noderesource.dev"
@@ -185,14 +185,6 @@ def test_wrong_configuration_is_reported_at_once_with_suggestions():
         'nri.yaml: requiredPlugins: expected a list, not "a"',
         'nri.yaml: rejectHookAdjustment: unknown key (did you mean "rejectOCIHookAdjustment"?)',
     ]
-
-
-def test_the_error_of_a_refusal_names_the_validator():
-    assert rejection("00-v", "no") == 'validator "00-v" rejected container adjustment, reason: no'
-
-
-def test_a_refusal_without_a_reason_says_so():
-    assert rejection("00-v", "").endswith("reason: unknown rejection reason")
 
 
 def test_a_validator_that_failed_is_named():

@@ -7,6 +7,7 @@ import pytest
 from nri.policies import manifest
 from nri.policies.contexts import Resources
 from nri.policies.koordinator import names
+from nri.policies.koordinator.hooks import batch_resource
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -43,6 +44,7 @@ def test_a_container_without_limits_is_unlimited() -> None:
         ({"status": {"qosClass": "Burstable"}}, "Burstable"),
         ({}, "BestEffort"),
         ({"spec": {"containers": [container("a", "1")]}}, "Burstable"),
+        ({"spec": {"containers": [{}], "resources": {"requests": {"cpu": "1"}}}}, "Burstable"),
         (
             {"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}},
             "Guaranteed",
@@ -51,6 +53,19 @@ def test_a_container_without_limits_is_unlimited() -> None:
 )
 def test_a_pods_class_is_its_status_or_what_its_containers_make(pod: dict[str, object], kube: str) -> None:
     assert manifest.kube_class(pod) == kube
+
+
+def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() -> None:
+    own = {"resources": {"limits": {names.BATCH_CPU: "1k"}, "requests": {names.BATCH_CPU: "1k"}}}
+    pod = {
+        "metadata": {"labels": {names.LABEL_QOS: names.BE}},
+        "spec": {
+            "containers": [{"name": "c", **own}],
+            "initContainers": [{"name": "s", "restartPolicy": "Always", **own}, {"name": "i", **own}],
+        },
+    }
+    decision = batch_resource.pod(manifest.pod_context(pod, "kubepods/podu"), batch_resource.BatchRule())
+    assert (decision.changes.knobs["cpu.shares"], decision.changes.knobs["cpu.cfs_quota"]) == (2048, 200_000)
 
 
 def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:

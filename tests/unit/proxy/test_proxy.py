@@ -331,12 +331,12 @@ def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(w
     daemon = world.make_runtime()
     engine = daemon.engine
     engine.start()
-    pod = engine.pods.run(world.pod_config("around"), "")
+    pod = engine.pod_creation.run(world.pod_config("around"), "")
     config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name="around-c"), image=pb.ImageSpec(image="img"), command=["run"]
     )
-    made = engine.containers.create(pod, config)
-    engine.containers.start(made)
+    made = engine.container_creation.create(pod, config)
+    engine.container_start.start(made)
     daemon.streaming.start()
     server = cri_server(engine, daemon.streaming)  # later than the engine, which has a container by now
     server.start()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri.service.connections import Connection, Connections
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -30,24 +31,90 @@ def connection(ends: list[socket.socket], address: str) -> Connection:
 def test_the_address_with_most_places_loses_the_one_that_came_first(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     every = [connection(far_ends, address) for address in ("a", "b", "b", "c")]
-    assert all(map(places.enter, every))
-    assert places.enter(connection(far_ends, "d")) and len(places) == 4
-    cut = []
-    for near, far in zip(far_ends[:8:2], far_ends[1:8:2], strict=True):
-        with contextlib.suppress(BlockingIOError):
-            assert far.recv(1) == b""
-            cut.append(near)
-    assert cut == [every[1].socket]
+    assert [places.enter([each]) for each in every] == every
+    assert places.enter([connection(far_ends, "d")]) and len(places) == 4
+    assert closed(far_ends[:8]) == [every[1].socket]
     assert [places.answer(each) for each in every] == [True, False, True, True]
 
 
-def test_one_that_is_being_answered_keeps_its_place_and_is_waited_for(far_ends: list[socket.socket]) -> None:
+def closed(ends: list[socket.socket]) -> list[socket.socket]:
+    """The near ends of the connections that were closed."""
+    result = []
+    for near, far in zip(ends[::2], ends[1::2], strict=True):
+        with contextlib.suppress(BlockingIOError):
+            assert far.recv(1) == b""
+            result.append(near)
+    return result
+
+
+def test_one_that_is_being_answered_keeps_its_place_until_it_leaves_or_has_its_answer(
+    far_ends: list[socket.socket],
+) -> None:
     places = Connections(1)
-    first, second = connection(far_ends, "a"), connection(far_ends, "b")
-    assert places.enter(first) and places.answer(first)
-    threading.Timer(0.05, places.leave, (first,)).start()
-    assert places.enter(second)
-    assert places.answer(second)
-    assert not places.enter(connection(far_ends, "c")), "who is answered for long is not cut off"
+    first, second, third = (connection(far_ends, address) for address in "abc")
+    calls: list[None] = []
+    places.on_room = lambda: calls.append(None)
+    assert places.enter([first]) and places.answer(first)
+    assert places.enter([second]) is None and not calls
+    places.leave(first)
+    assert len(calls) == 1 and places.enter([second]) is second
+    assert places.answer(second) and places.enter([third]) is None, "who is answered for long is not cut off"
     places.wait(second)
-    assert places.enter(connection(far_ends, "c")), "who does not take its answer is"
+    assert len(calls) == 2 and places.enter([third]) is third, "who does not take its answer is"
+
+
+def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: list[socket.socket]) -> None:
+    places = Connections(4)
+    flood = [connection(far_ends, "a") for _ in range(3)]
+    assert all(places.enter([each]) and places.answer(each) for each in flood)
+    honest = connection(far_ends, "b")
+    assert places.enter([honest]) is honest
+    assert places.enter([connection(far_ends, "a") for _ in range(8)]) is None
+    assert places.answer(honest) and closed(far_ends) == []
+
+
+def test_of_those_that_wait_the_address_with_fewest_places_is_first(far_ends: list[socket.socket]) -> None:
+    places = Connections(2)
+    first, second = (connection(far_ends, "a") for _ in range(2))
+    assert all(places.enter([each]) and places.answer(each) for each in (first, second))
+    waiting = [*(connection(far_ends, "a") for _ in range(8)), connection(far_ends, "b")]
+    assert places.enter(waiting) is None
+    places.leave(first)
+    assert places.enter(waiting) is waiting[-1]
+
+
+def test_the_turn_goes_to_the_address_with_fewest_waiting(far_ends: list[socket.socket]) -> None:
+    places, order = Connections(8), list[str]()
+    entered, end = threading.Event(), threading.Event()
+
+    def take(one: Connection, *, first: bool = False) -> None:
+        with places.turn(one):
+            order.append(one.address)
+            if first:
+                entered.set()
+                end.wait(20)
+
+    def start(address: str, **options: bool) -> threading.Thread:
+        thread = threading.Thread(target=take, args=(connection(far_ends, address),), kwargs=options)
+        thread.start()
+        return thread
+
+    threads = [start("a", first=True)]
+    assert entered.wait(20)
+    for number, address in enumerate("aaab", 1):
+        threads.append(start(address))
+        wait_for(lambda number=number: len(places.waiting) == number, "the thread is in line")
+    end.set()
+    for thread in threads:
+        thread.join(20)
+    assert order == ["a", "b", "a", "a", "a"]
+
+
+def test_bodies_of_one_address_leave_a_third_to_the_others(far_ends: list[socket.socket]) -> None:
+    places = Connections(8, 30)
+    flood, honest = [connection(far_ends, "a") for _ in range(3)], connection(far_ends, "b")
+    assert all(places.enter([each]) for each in (*flood, honest))
+    assert [places.charge(each, 10) for each in flood] == [True, True, True]
+    assert closed(far_ends[:6]) == [flood[0].socket]
+    assert all(map(places.answer, flood[1:]))
+    assert places.charge(honest, 10), "though nobody else is sending"

@@ -140,7 +140,7 @@ def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
 
 
 def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "WAIT_S", 0.1)
+    monkeypatch.setattr(http, "WAIT_S", 0.1)
     at_work, end = threading.Semaphore(0), threading.Event()
 
     def slow(_: object) -> http.Answer:

@@ -462,3 +462,122 @@ def test_of_recordings_beside_each_other_only_that_of_a_plugin_that_looked_on_is
         outcomes = [each for each in again.outcomes() if each.event.name == "RunPodSandbox"]
     assert [each.event.recording for each in outcomes] == [1, 2]
     assert [bool(each.left_out) for each in outcomes] == [False, True]
+
+
+class Shares(nri.Plugin):
+    """Adds the variable of its index; a value of "" answers with nothing."""
+
+    def __init__(self, key: str, value: str) -> None:
+        super().__init__()
+        self.key, self.value = key, value
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        return nri.Adjustment().add_env(self.key, self.value) if self.value else None
+
+
+def chain_of_twelve(changed: int = -1, value: str = "") -> list[Shares]:
+    """Twelve plugins, of which every third one answers with nothing; the one at `changed` has another value."""
+    values = ["" if place % 3 == 0 else "as recorded" for place in range(12)]
+    return [Shares(f"V{place}", value if place == changed else values[place]) for place in range(12)]
+
+
+def add_all(runtime: FakeRuntime, plugins: list[Shares]) -> None:
+    for place, plugin in enumerate(plugins, 10):
+        runtime.add(plugin, str(place), "p")
+
+
+@pytest.fixture(scope="module")
+def recording_of_twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("twelve")
+    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        add_all(runtime, chain_of_twelve())
+        runtime.create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
+    return folder
+
+
+@pytest.mark.parametrize("changed", range(12))
+def test_of_twelve_plugins_some_of_which_answer_nothing_the_changed_one_alone_differs(
+    recording_of_twelve: Path, changed: int
+) -> None:
+    lines = {}
+    for value in ("", "as recorded", "changed"):
+        with Replay(recording_of_twelve) as again:
+            add_all(again, chain_of_twelve(changed, value))
+            lines[value] = again.differences()
+    subject = f"CreateContainer shop/web/main: Env V{changed}:"
+    if changed % 3 == 0:
+        assert lines == {
+            "": [],
+            "as recorded": [f'{subject} recorded nothing; now "as recorded"'],
+            "changed": [f'{subject} recorded nothing; now "changed"'],
+        }
+    else:
+        assert lines == {
+            "": [f'{subject} recorded "as recorded"; now nothing'],
+            "as recorded": [],
+            "changed": [f'{subject} recorded "as recorded"; now "changed"'],
+        }
+
+
+def test_the_answer_of_a_shadow_plugin_is_not_the_outcome_of_an_event(tmp_path: Path) -> None:
+    policy = '["10-p1"]\nshadow = true\n'
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
+        runtime.add(Sets(), "10", "p1").add(Labels(), "20", "p2")
+        runtime.create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
+    with Replay(tmp_path, policy=policy) as again:
+        again.add(Newer(), "10", "p1").add(Labels(), "20", "p2")
+        assert again.differences() == []
+    with Replay(tmp_path, policy=policy) as again:
+        again.add(Sets(), "10", "p1")
+        (only,) = again.differences()
+    assert only.startswith("CreateContainer shop/web/main: Annotations example.com/pod: recorded")
+
+
+def test_a_plugin_that_recorded_itself_is_compared_with_none_of_another_index(tmp_path: Path) -> None:
+    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as again:
+        again.add(Labels(), "10", "p1").add(Counts(), "20", "renamed")
+        assert again.differences() == []
+    with Replay(tmp_path) as again:
+        again.add(Labels(), "10", "p1").add(Labels(), "30", "p3")
+        outcomes = [each for each in again.outcomes() if each.event.name == "CreateContainer"]
+    step = "20-p2 recorded this by itself, and no plugin with its index is here: add it with index 20"
+    assert [each.left_out for each in outcomes] == [step, step]
+
+
+def test_an_answer_with_nothing_that_a_plugin_recorded_of_itself_is_an_answer(tmp_path: Path) -> None:
+    pod = make_pod(name="web", namespace="shop")
+    told = [
+        ("CreateContainer", m.CreateContainerRequest(pod=pod, container=make_container(name="main")), m.Empty(), None)
+    ]
+    folder = by_itself(tmp_path, told, "10-p1")
+    with Replay(folder) as again:
+        again.add(Shares("A", ""), "10", "p1").add(Labels(), "20", "p2")
+        assert again.differences() == []
+    with Replay(folder) as again:
+        again.add(Shares("A", "1"), "10", "p1").add(Labels(), "20", "p2")
+        assert again.differences() == ['CreateContainer shop/web/main: Env A: recorded nothing; now "1"']
+
+
+def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for number in range(300):
+            recorder.plugin_changed(f"10-p{number}", "gone", {})
+    with Replay(tmp_path) as again:
+        again.differences()
+        assert len(again.recorded) == 256
+
+
+def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_length(tmp_path: Path) -> None:
+    pod = make_pod(id="p1", name="web", namespace="shop")
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.run_pod_sandbox(pod)
+        for ident in ("c1", "c2", "c3", "c4", "c5", "c6", "c7"):
+            container = make_container(id=ident, name=ident, pod=pod, env={"LONG": "x" * 900_000})
+            runtime.start_container(pod, container)
+            if ident == "c1":
+                runtime.remove_container(pod, container)
+        runtime.start_container(pod, make_container(id="c" * 257, name="long", pod=pod))
+    with Replay(tmp_path) as again:
+        left_out = [outcome.left_out.partition(":")[0] for outcome in again.outcomes()]
+    full = "the recording has more pods and containers at the same time than are kept"
+    assert left_out == [*[""] * 8, full, "the id of its pod or container has more than 256 characters"]

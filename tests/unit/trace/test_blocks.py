@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections import deque
 
 import pytest
 
 from nri.errors import RemoteProtocolError
 from nri.trace import blocks
-from nri.trace.blocks import MAGIC, Damage, Header, pack, scan, unknown, unpack
+from nri.trace.blocks import MAGIC, Damage, Header, contents, pack, scan, split, unknown
+from nri.wire import bytes_field
 from tests.support.odd_blocks import odd_block
 
 CONTENTS = [b"first" * 50, b"second" * 50, b"third" * 50]
@@ -27,7 +29,7 @@ def read(data: bytes) -> list[bytes | str]:
             found.append(each.reason)
             continue
         try:
-            found.append(unknown(each) or unpack(file, each))
+            found.append(unknown(each) or b"".join(contents(file, each)))
         except RemoteProtocolError as error:
             found.append(error.reason)
     return found
@@ -157,7 +159,8 @@ class Growing(io.BytesIO):
 def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(there: int) -> None:
     file = Growing(FILE, there)
     assert [
-        blocks.unpack(file, found) if not isinstance(found, Damage) else found.reason for found in blocks.scan(file)
+        b"".join(contents(file, found)) if not isinstance(found, Damage) else found.reason
+        for found in blocks.scan(file)
     ] == CONTENTS
 
 
@@ -173,3 +176,29 @@ def test_a_stretch_that_is_no_block_is_named_once_and_the_next_block_is_found_wh
     for length in (1, 4050, 4090, 4096, 4099, 12_288, 2_000_000):
         found = read(MAGIC + b"NRIB" + b"?" * length + FILE[len(MAGIC) :])
         assert found == ["this is no block; the next one is searched for", *CONTENTS]
+
+
+def test_a_block_is_unpacked_in_pieces_and_no_further_than_it_announces() -> None:
+    bomb = zlib.compress(b"\0" * (8 << 20))
+    head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, len(bomb), 300_000, 1, 0, 0, zlib.crc32(bomb))
+    file = io.BytesIO(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
+    (header,) = scan(file)
+    assert isinstance(header, Header)
+    lengths: list[int] = []
+    pieces = (lengths.append(len(piece)) for piece in contents(file, header))
+    with pytest.raises(RemoteProtocolError, match="300000 bytes that it announces"):
+        deque(pieces, 0)
+    assert sum(lengths) <= 300_000 and max(lengths) <= 64 << 10
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_records_are_found_wherever_the_pieces_of_a_block_end(size: int) -> None:
+    values = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * 500, b"e" * 3000]
+    data = b"".join(bytes_field(1, value) or b"\x0a\x00" for value in values) + b"\x10\x05" + bytes_field(7, b"new")
+    pieces = [data[place : place + size] for place in range(0, len(data), size)]
+    assert list(split(pieces, 1000)) == [*values[:-1], None]
+
+
+def test_fields_of_a_block_that_are_not_records_are_bounded() -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 1000 fields that are not records"):
+        list(split([b"\x12\x00" * 5000], 1000))

@@ -12,10 +12,11 @@ import pytest
 
 import nri
 from nri.adaptation.admin import ask
+from nri.api import messages as m
 from nri.errors import ConfigError, NriError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.changes import Changes, why
-from nri.trace.history import Trace
+from nri.trace.history import Event, Step, Trace
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 
@@ -113,3 +114,43 @@ def test_containers_of_a_recording_have_their_names(recorded: Recorded) -> None:
         changes.take(event)
     assert {str(one) for one in changes.containers()} == {f"id-{name} (shop/web/{name})" for name in recorded.chains}
     assert changes.explain("id-nope") is None
+
+
+def test_creations_of_which_no_more_is_known_are_bounded() -> None:
+    changes = Changes()
+    for number in range(2001):
+        changes.take(event_of("CreateContainer", f"c{number}"))
+    for ident in ("c1999", "c2000"):
+        changes.take(event_of("StopContainer", ident))
+    notes = {ident: (changes.explain(ident) or {})["notes"] for ident in ("c1999", "c2000")}
+    assert ["never ran" in note["text"] for note in notes["c1999"]] == [True]
+    assert notes["c2000"] == []
+
+
+def test_ids_that_no_runtime_gives_are_passed_over() -> None:
+    changes = Changes()
+    changes.take(event_of("CreateContainer", "c" * 256))
+    changes.take(event_of("CreateContainer", "c" * 257))
+    assert [len(one.id) for one in changes.containers()] == [256]
+
+
+def test_the_values_in_the_answers_for_one_container_are_bounded() -> None:
+    reply = m.CreateContainerResponse()
+    for number in range(3000):
+        reply.adjust.env.add(key=f"K{number}", value="v")
+    changes = Changes()
+    for _ in range(4):
+        event = event_of("CreateContainer", "c1")
+        event.add(Step("10-a", "CreateContainer", b"", 1)).reply = reply.SerializeToString()
+        changes.take(event)
+    chain = changes.explain("c1")
+    assert chain is not None and 3000 <= len(chain["steps"]) <= 6000
+
+
+def event_of(name: str, ident: str) -> Event:
+    """An event of a container that was created and never ran."""
+    kind = getattr(m, f"{name}Request")
+    event = Event(name, 1, 1, 1)
+    container = m.Container(id=ident, name="app", state=m.ContainerState.CONTAINER_CREATED)
+    event.request = kind(pod=m.PodSandbox(id="p", name="web"), container=container).SerializeToString()
+    return event

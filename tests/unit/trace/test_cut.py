@@ -94,6 +94,17 @@ def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_
     assert [(event.recording, event.serial, event.whole) for event in again.events()] == [(2, 2, True)]
 
 
+def test_a_note_on_a_plugin_stays_with_its_recording(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    with Recorder(traces) as one, Recorder(traces) as two:
+        one.event_begins("StopContainer", 1, b"")
+        two.event_begins("StopContainer", 1, b"")
+        one.plugin_changed("10-a", "active", {})
+        two.event_ends("StopContainer", 1, b"", None, 0.1)
+    part = part_of(traces, tmp_path, {(2, 1)})
+    assert [note.recording for note in part.items() if isinstance(note, Note) and note.kind == "plugin"] == [1]
+
+
 def test_times_stand_in_the_heads_of_blocks_so_that_a_part_is_found_by_time(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda _: True, 0, ALWAYS))
     times = [record.time_ns for record, _ in part.records()]
@@ -111,7 +122,7 @@ def test_records_of_a_newer_version_are_copied(tmp_path: Path) -> None:
     part = io.BytesIO(b"".join(cut(Trace(path), {(0, 1)})))
     part.seek(len(blocks.MAGIC))
     (head,) = [found for found in blocks.scan(part) if isinstance(found, blocks.Header)]
-    assert blocks.unpack(part, head) == raw
+    assert b"".join(blocks.contents(part, head)) == raw
 
 
 def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(

@@ -122,3 +122,21 @@ def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
         "PidsLimit",
         "",
     ]
+
+
+def test_values_beyond_a_number_are_counted_and_not_looked_at(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.trace.drift.MOST_VALUES", 2)
+    drift = Drift(machine.hierarchies)
+    drift.look(given())
+    assert (drift.looked_at, drift.left_out) == (2, 2)
+
+
+def test_the_newest_changes_are_remembered(machine: Machine) -> None:
+    drift = Drift(machine.hierarchies)
+    for number in range(70, 1073):
+        machine.limit(number << 20)
+        drift.look(given())
+    assert [change.found for change in drift.changes] == [number << 20 for number in range(73, 1073)]
+    assert drift.count == 1003

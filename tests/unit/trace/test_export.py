@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -52,9 +53,9 @@ def bars_of(events: list[Event]) -> list[dict[str, Any]]:
     return rows
 
 
-def made(serial: int, began_ns: int, duration_ns: int, plugins: int = 0) -> Event:
+def made(serial: int, began_ns: int, duration_ns: int, plugins: int = 0, name: str = "StopContainer") -> Event:
     """An event of which only the times matter."""
-    event = Event("StopContainer", serial, 1, began_ns)
+    event = Event(name, serial, 1, began_ns)
     event.duration_ns = duration_ns
     for number in range(plugins):
         step = Step(f"{number:02}-p", "StopContainer", b"", began_ns)
@@ -98,9 +99,13 @@ def test_ids_are_of_the_length_that_collectors_take_and_the_same_each_time(event
     assert spans == spans_of(events)
 
 
-def test_many_events_are_lines_of_a_hundred() -> None:
-    lines = list(otlp(made(number, number, 1) for number in range(250)))
-    assert [len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for line in lines] == [100, 100, 50]
+def test_many_spans_are_several_lines_also_those_of_one_event() -> None:
+    def spans(events: Iterable[Event]) -> list[int]:
+        return [len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for line in otlp(events)]
+
+    assert spans(made(number, number, 1) for number in range(1250)) == [500, 500, 250]
+    assert spans([made(1, 1, 1, plugins=1249)]) == [500, 500, 250]
+    assert max(spans(made(number, number, 1, name="n" * 9999) for number in range(600))) < 300
 
 
 def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: list[Event]) -> None:

@@ -483,3 +483,14 @@ def test_what_no_record_can_hold_loses_one_step_and_not_the_recording(tmp_path: 
     events, notes = recorded(tmp_path)
     assert [event.serial for event in events] == [1]
     assert [(each.kind, each.lost) for each in notes if each.kind in ("plugin", "lost")] == [("plugin", 0), ("lost", 1)]
+
+
+def test_requests_of_the_newest_events_are_remembered(tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False) as recorder:
+        for serial in range(1, 4099):
+            recorder.event_begins("StartContainer", serial, REQUEST)
+        for serial in (1, 4098):
+            recorder.plugin_asked("10-a", "StartContainer", serial, REQUEST)
+    asked = {record.serial: record for record, _ in Trace(tmp_path).records() if record.kind == t.ASKED}
+    assert (asked[1].same, asked[1].message) == (False, REQUEST)
+    assert (asked[4098].same, asked[4098].message) == (True, b"")

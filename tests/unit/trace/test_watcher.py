@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -30,10 +29,6 @@ def test_it_follows_every_event_and_answers_none() -> None:
         elif spec.kind != "validation":
             assert getattr(follower, spec.method)(POD, CONTAINER) is None
             assert seen.pop()[1:] == (POD, CONTAINER)
-
-
-def test_two_people_may_watch_one_node() -> None:
-    assert watcher.process_name() == f"nri-events-{os.getpid()}"
 
 
 def test_without_a_socket_there_is_no_runtime() -> None:

@@ -1,9 +1,8 @@
-"""The audit trail: the containers that there are, the record of every answer, and how to explain it. No I/O.
+"""The audit trail: the record of every answer, how to explain it, and reports of each step of an event. No I/O.
 
-Reading order: `trail` (the face towards events), `inventory` (the containers that there are), `provenance` and
-`record` (what is kept), `explanation` and `diff` (what it meant), `update_result` and `answer_order` (which of two
-updates counts) with `restoration`, `shadow`, and `reporting` with its `bounded_log` and `recent` (the steps
-of an event told to watchers, the log, and who looks on).
+Reading order: `trail` (the interface for events), `provenance` and `record` (what is kept), `explanation` and `diff`
+(what it meant), `shadow`, and `reporting` with its `bounded_log` and `recent` (steps of events for observers and
+reporters, the log, and the latest events for `nri top`).
 """
 
 from nri.adaptation.audit.diff import Change, of_adjustment, of_update, show

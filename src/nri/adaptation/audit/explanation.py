@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
 from nri.adaptation.audit.record import CREATION, TAKEN_BACK, Record, named, updates_of
-from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
+from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
+from nri.adaptation.containers.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read

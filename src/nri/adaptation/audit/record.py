@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri.adaptation.audit.answer_order import Numbers
+from nri.adaptation.containers.answer_order import Numbers
 from nri.api import messages as m
 from nri.kube.named import NamedContainer
 from nri.wire import bytes_field

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.api import messages as m
+from nri.api.naming import OBSERVERS
 from nri.text import cut, quote
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def evictions_of(message: Any) -> Any:
 
 class Reporting:
     """Tells the steps of events. Thread-safe as far as the watchers are.
+
+    The observer of metrics gets nothing of the plugins with which our own commands look on (`OBSERVERS`): they change
+    nothing, and each run of a command would leave series of a plugin that is gone.
 
     Attributes:
         watched: an observer or a reporter is there; without one no method here needs to be called.
@@ -109,7 +113,7 @@ class Reporting:
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Tell that a plugin has answered, after so many seconds."""
         observer = self._observer
-        if observer is not None:
+        if observer is not None and plugin not in OBSERVERS:
             try:
                 observer.record_plugin_invocation(plugin, event, None)
                 observer.record_plugin_latency(plugin, event, duration_s)
@@ -124,7 +128,7 @@ class Reporting:
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Tell that a plugin gave no answer, or answered with an error."""
         observer = self._observer
-        if observer is not None:
+        if observer is not None and plugin not in OBSERVERS:
             try:
                 observer.record_plugin_invocation(plugin, event, error)
                 observer.record_plugin_latency(plugin, event, duration_s)
@@ -142,7 +146,7 @@ class Reporting:
         `message` is the answer, or its adjustment if that is all that it has.
         """
         observer = self._observer
-        if observer is not None and error is None:
+        if observer is not None and error is None and plugin not in OBSERVERS:
             adjust, updates, evictions = message, 0, 0
             if type(message) is not m.ContainerAdjustment:
                 adjust, updates, evictions = adjustment_of(message), len(message.update), len(evictions_of(message))

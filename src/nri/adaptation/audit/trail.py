@@ -1,18 +1,18 @@
 """The audit trail: which containers there are, and who changed what in them, as events tell it.
 
 One object between the events and the records, so that an event stays free of them and a runtime that wants none pays
-for none. Next: `nri.adaptation.audit.inventory`, `nri.adaptation.audit.provenance`.
+for none. Next: `nri.adaptation.containers.inventory`, `nri.adaptation.audit.provenance`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.answer_order import Numbers, OrderedUpdates
-from nri.adaptation.audit.inventory import Inventory
 from nri.adaptation.audit.record import TAKEN_BACK
-from nri.adaptation.audit.restoration import Restoration, as_updates
-from nri.adaptation.audit.update_result import (
+from nri.adaptation.containers.answer_order import Numbers, OrderedUpdates
+from nri.adaptation.containers.inventory import Inventory
+from nri.adaptation.containers.restoration import Restoration, as_updates
+from nri.adaptation.containers.update_result import (
     APPLIED,
     CLAMPED,
     REFUSED,

@@ -1,13 +1,14 @@
-"""The way of one event, from the runtime's call to the last plugin's answer: one loop, from top to bottom.
+"""Dispatch an event to all plugins, in the order of their indices.
 
     past the sync gate                      no plugin joins in the middle of an event
-    for each plugin, by index               `order`: one event at a time, in one order for all plugins
+    for each plugin, by index               `nri.adaptation.peers.turns`: one event at a time, in one order everywhere
         ask it, wait for its answer         `invoker`: its deadline, and what its failure means
-        weigh a big answer                  `nri.adaptation.merge.limits`: too much is refused before any work is done
+        check the size of a big answer      `reply_limits`: too much is refused before any work is done
         on to the next one                  the plugin is free for the next event before the answer is merged
-        add the answer to the event         `event`: policy, then merge
+        merge the answer                    `event`: policy, then merge
     validate                                `validation`: one refusal fails the creation
     record                                  the audit trail
+    reply                                   `reply`: what the runtime gets, and what it changes
 
 Thread-safe: everything of one event is on its caller's stack. Next: `nri.adaptation.dispatch.event`.
 """
@@ -19,33 +20,28 @@ from os import getpid
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.dispatch.event import (
-    AnsweredEvent,
-    CreateEvent,
-    CreateReply,
-    Event,
-    EventContext,
-    StopEvent,
-    StopReply,
-    UpdateEvent,
-    UpdateReply,
-)
-from nri.adaptation.dispatch.order import Place
+from nri.adaptation.dispatch.event import AnsweredEvent, CreateEvent, Event, StopEvent, UpdateEvent
 from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MOST_ENTRIES
 from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.turns import Place
 from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
+from nri.adaptation.time_budget import check_deadline
 from nri.api.events import BY_METHOD, EventMask
-from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
+from nri.errors import LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.dispatch.invoker import Invoker, Sent
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.dispatch.invoker import Invoker
+    from nri.adaptation.dispatch.reply import CreateReply, Replies, StopReply, UpdateReply
     from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.peers.turns import Sent
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
     from nri.api import messages as m
+    from nri.rules import Rules
 
 __all__ = ["Dispatcher"]
 
@@ -54,9 +50,8 @@ log = logging.getLogger("nri.adaptation")
 #: Events that always get through: a node must be able to get rid of pods, also while plugins join.
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
-
-#: The event by which plugins hear that another one was refused in which they had something to say.
-_TOLD_AFTER: Final = {
+#: The event that plugins get when another one was refused in which they had answered with something.
+_EVENT_AFTER_REFUSAL: Final = {
     BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
     BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
 }
@@ -66,6 +61,11 @@ class Dispatcher:
     """Takes events through the plugins.
 
     Args:
+        chain: the plugins.
+        invokers: ask them: for events that nobody observes, for an observer, for reporters.
+        reporting: knows who observes.
+        replies: make the replies to the runtime, and have the live state.
+        rules: where to differ from the reference.
         patience_s: how long an event waits for a plugin that joins, in seconds.
         fan_out: the events that all plugins get at once.
         tell_refused: tell plugins whose answer came to nothing.
@@ -74,8 +74,10 @@ class Dispatcher:
     def __init__(
         self,
         chain: Chain,
-        invoker: Invoker,
-        context: EventContext,
+        invokers: tuple[Invoker, Invoker, Invoker],
+        reporting: Reporting,
+        replies: Replies,
+        rules: Rules,
         patience_s: float,
         fan_out: EventMask,
         *,
@@ -83,12 +85,13 @@ class Dispatcher:
     ) -> None:
         self._tell_refused = tell_refused
         self._chain = chain
-        self._invoker = invoker
-        self._context = context
-        self._rules = context.rules
-        self._passes_others = context.rules.disposal_passes_others
-        self._reporting = context.reporting
-        self._kept = context.kept
+        self._invokers = invokers
+        self._reporting = reporting
+        self._rules = rules
+        self._passes_others = rules.disposal_passes_others
+        self._replies = replies
+        self._trail = replies.trail
+        self._kept_updates = replies.kept_updates
         self._closed = ""
         self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
@@ -107,67 +110,63 @@ class Dispatcher:
 
     def create_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> CreateReply:
         """CreateContainer: merged adjustment, updates of other containers, evictions; validated."""
-        event = CreateEvent(pod, container, self._context)
-        try:
+        with self._trail.inventory.creating(container.id, pod.namespace):
+            event = CreateEvent(pod, container, self._rules, self._trail)
             self._run(event, deadline)
-        except BaseException:
-            event.refused()
-            raise
-        return event.result()
+            return self._replies.to_creation(event)
 
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None
     ) -> UpdateReply:
         """UpdateContainer: what the container is to have, and updates of others."""
-        event = UpdateEvent(pod, container, resources, self._context)
+        event = UpdateEvent(pod, container, resources, self._rules, self._trail)
         self._run(event, deadline)
-        return event.result()
+        return self._replies.to_update(event)
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
         """StopContainer: updates of others."""
-        event = StopEvent(pod, container, self._context)
+        event = StopEvent(pod, container, self._rules, self._trail)
         self._run(event, deadline)
-        return event.result()
+        return self._replies.to_stop(event)
 
     def relay(self, request: EventRequest, deadline: float | None) -> None:
-        """Any other event: plugins hear of it, and that is all."""
+        """Any other event: plugins are notified of it, and that is all."""
         self._run(Event(request), deadline)
 
-    # -- the way ------------------------------------------------------------------------------------------------------
+    # -- through all plugins ------------------------------------------------------------------------------------------
 
     def _run(self, event: Event, deadline: float | None) -> None:
         """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
-        if self._kept.waiting and event.request.container is not None:
-            self._kept.hasten(event.request.container.id)
+        if self._kept_updates.waiting and event.request.container is not None:
+            self._kept_updates.hasten(event.request.container.id)
         reporting = self._reporting
-        began = monotonic() if reporting.recorded else 0.0
+        invoker = self._invokers[reporting.watched + reporting.recorded]  # who is recorded is watched
+        provenance = self._trail.provenance
+        began = monotonic()
         try:
             gate = self._chain.gate
             if not gate.enter(event.number in URGENT, deadline, self._patience_s):
-                self._complain_of_joiner(event)
+                self._warn_of_joiner(event)
             try:
-                self._pass_plugins(event, deadline)
+                self._pass_plugins(event, invoker, deadline)
             except NriError as error:
                 if isinstance(event, AnsweredEvent) and event.replies:
-                    self._withdraw(event, error)
+                    self._withdraw(event, invoker, error)
                 raise
             finally:
                 gate.leave()
         except NriError as error:
-            event.record(str(error))
-            if reporting.recorded:
-                event.tell_begin(reporting)
-                reporting.event_ends(event.rpc, event.serial, b"", error, monotonic() - began)
+            if provenance is not None:
+                event.record(provenance, str(error))
+            invoker.event_ends(event, began, error)
             raise
-        event.record()
-        if reporting.recorded:
-            if not event.told:
-                event.tell_begin(reporting)
-            reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
+        if provenance is not None:
+            event.record(provenance)
+        invoker.event_ends(event, began)
 
-    def _withdraw(self, event: AnsweredEvent, error: NriError) -> None:
+    def _withdraw(self, event: AnsweredEvent, invoker: Invoker, error: NriError) -> None:
         """Report whose answers come to nothing because the event fails, and tell these plugins if that is wanted.
 
         The protocol has no word for it. Next best is the event by which a plugin looks at the container again.
@@ -176,111 +175,113 @@ class Dispatcher:
         container = request.container
         assert container is not None
         failing = getattr(error, "plugin", "")
-        granted = [peer for peer in event.granted() if peer.label != failing]
-        for peer in granted:
-            self._reporting.withdrawn(peer.label, event.rpc, container.id, error)
-        spec = _TOLD_AFTER.get(event.number)
-        if not (self._tell_refused and granted and spec is not None):
+        peers = [peer for peer in event.peers_with_replies() if peer.label != failing]
+        for peer in peers:
+            invoker.answer_withdrawn(peer, event, error)
+        spec = _EVENT_AFTER_REFUSAL.get(event.number)
+        if not (self._tell_refused and peers and spec is not None):
             return
-        told = Event(EventRequest(spec, request.pod, container))
-        for peer in granted:
+        notice = Event(EventRequest(spec, request.pod, container))
+        for peer in peers:
             try:
-                self._ask_in_turn(told, [peer], None)
+                self._ask_in_turn(notice, invoker, [peer], None)
             except NriError as fault:
                 log.warning("plugin %s failed %s after %s was refused: %s", peer.label, spec.rpc, event.rpc, fault)
 
-    def _pass_plugins(self, event: Event, deadline: float | None) -> None:
+    def _pass_plugins(self, event: Event, invoker: Invoker, deadline: float | None) -> None:
         """The plugins in ascending index, then those of them that validate."""
         chain = self._chain
         peers = chain.peers
         expected: Sequence[Peer] = ()
-        if chain.validators and self._invoker.validators_missed and isinstance(event, CreateEvent):
+        if chain.validators and invoker.validators_missed and isinstance(event, CreateEvent):
             expected = present(chain.validators, event.request.pod)
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
+            first = peers[0]
+            if first.takes_bytes and first.event_policies[event.number] is not None:
+                event.request.encoded()  # before anything is held: other events need not wait for that
             if event.number in self._fan_out and len(peers) > 1:
-                self._ask_all_at_once(event, peers, deadline)
+                self._ask_all_at_once(event, invoker, peers, deadline)
             else:
-                self._ask_in_turn(event, peers, deadline)
-        # Who validates is looked at again: an event that has gone on beside a joiner may have met a validator.
+                self._ask_in_turn(event, invoker, peers, deadline)
+        # Validators are looked up again: an event that did not wait for a joining plugin may have reached a new one.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
-            asked = dict.fromkeys([*expected, *present(chain.validators, pod)])
-            if asked:
-                answered = event.answered if self._rules.validators_see_answerers else peers
-                encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
+            validators = dict.fromkeys([*expected, *present(chain.validators, pod)])
+            if validators:
+                peers_shown = event.answering_peers if self._rules.validators_see_answerers else peers
+                encoded = event.validation_request(peers_shown, sent=any(peer.takes_bytes for peer in validators))
                 if deadline is not None:
-                    _look_at_clock(event, deadline)
-                if self._reporting.recorded:
-                    event.tell_begin(self._reporting)
-                validate(self._invoker, asked, encoded, pod, deadline, event)
+                    check_deadline(event.rpc, monotonic(), deadline)
+                invoker.event_starts(event)
+                validate(invoker, validators, encoded, pod, deadline, event)
 
-    def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
+    def _ask_in_turn(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
-        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
+        place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
-                sent = self._wait(place, event) if place.ticket is not None else None
-                policy = _policy_of(peer, event, sent)
+                sent = invoker.wait_for_turn(place, peer, event, deadline) if place.ticket is not None else None
+                # A request on its way keeps its policy.
+                policy = peer.event_policies[event.number] if sent is None else sent.policy
+                if policy is not None and policy.guarded and sent is None and not policy.admits(event.request.pod):
+                    policy = None
                 reply = None
                 if place.missed:
                     if policy is not None:
-                        self._invoker.missed_turn(peer, policy, event)
+                        invoker.missed_turn(peer, policy, event)
                 elif policy is not None:
-                    reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
-                    event.answer = peer.answer
+                    reply = invoker.ask(peer, policy, event, deadline, sent=sent)
+                    event.answer_number = peer.answer
                     if reply is not None and len(reply) > MOST_ENTRIES:
-                        reply = event.weigh(peer, policy, reply)
+                        reply = invoker.check_size(peer, policy, event, reply)
                 # The plugin is left before its answer is merged: merging is not its time.
                 place.advance()
                 if reply is not None and policy is not None:
-                    event.add(peer, policy, reply)
+                    invoker.take_answer(peer, policy, event, reply)
                     if deadline is not None:
-                        _look_at_clock(event, deadline)
+                        check_deadline(event.rpc, monotonic(), deadline)
         finally:
             place.leave()
 
-    def _wait(self, place: Place, event: Event) -> Sent | None:
-        """Wait for the event's turn, which is also time to tell that it has begun."""
-        if self._reporting.recorded:
-            event.tell_begin(self._reporting)
-        return place.wait()
-
-    def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
+    def _ask_all_at_once(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """All plugins before any has answered. The error of the first one, by index, is raised when all have.
 
         A plugin that is busy with an earlier event is waited for with nothing held, as in turn. A process with several
         places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
         """
-        asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
-        ours = (0, getpid())
+        pending: list[tuple[Peer, EventPolicy, Sent | None]] = []
+        own_pids = (0, getpid())
         processes: set[int] = set()
         failures: list[NriError] = []
-        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
+        place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
                 sent = None
                 if place.ticket is not None:
-                    self._hear(event, asked, failures, deadline)
-                    sent = self._wait(place, event)
+                    _collect_answers(event, invoker, pending, failures, deadline)
+                    sent = invoker.wait_for_turn(place, peer, event, deadline)
                 elif peer.pid in processes:
-                    self._hear(event, asked, failures, deadline)
-                policy = _policy_of(peer, event, sent)
+                    _collect_answers(event, invoker, pending, failures, deadline)
+                # A request on its way keeps its policy.
+                policy = peer.event_policies[event.number] if sent is None else sent.policy
+                if policy is not None and policy.guarded and sent is None and not policy.admits(event.request.pod):
+                    policy = None
                 if place.missed and policy is not None:
-                    failures += self._missed_turn(peer, policy, event)
+                    failures += _turn_failures(peer, policy, event, invoker)
                     policy = None
                 if policy is not None:
-                    if peer.pid not in ours:
+                    if peer.pid not in own_pids:
                         processes.add(peer.pid)
                     if sent is None:
-                        sent = self._invoker.begin(peer, policy, event, deadline)
-                    asked.append((peer, policy, sent))
-                # Held until it is heard: an event behind must not slip in between.
+                        sent = invoker.begin(peer, policy, event, deadline)
+                    pending.append((peer, policy, sent))
+                # Held until it has answered: an event behind must not slip in between.
                 place.advance(keep=policy is not None)
-            self._hear(event, asked, failures, deadline)
+            _collect_answers(event, invoker, pending, failures, deadline)
         finally:
-            for peer, _, sent in asked:  # only after an exception that is not a plugin's
+            for peer, _, sent in pending:  # only after an exception that is not a plugin's
                 if sent is not None:
                     peer.abandon(sent.exchange)
                 peer.lock.release()
@@ -288,32 +289,7 @@ class Dispatcher:
         if failures:
             raise failures.pop(0)  # what this frame keeps would keep the frame
 
-    def _missed_turn(self, peer: Peer, policy: EventPolicy, event: Event) -> list[NriError]:
-        """The error with which an event fails because its turn has not come in time; none if it goes on."""
-        try:
-            self._invoker.missed_turn(peer, policy, event)
-        except NriError as error:
-            return [error]
-        return []
-
-    def _hear(
-        self,
-        event: Event,
-        asked: list[tuple[Peer, EventPolicy, Sent | None]],
-        failures: list[NriError],
-        deadline: float | None,
-    ) -> None:
-        """Wait for the answers of all that were asked, and let each plugin go."""
-        while asked:
-            peer, policy, sent = asked.pop(0)
-            try:
-                self._invoker.invoke(peer, policy, event, deadline, sent=sent)
-            except NriError as error:
-                failures.append(error)
-            finally:
-                peer.lock.release()
-
-    def _complain_of_joiner(self, event: Event) -> None:
+    def _warn_of_joiner(self, event: Event) -> None:
         log.warning(
             "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
             " callers of events hold? Hold block_sync() around such calls",
@@ -327,17 +303,28 @@ class Dispatcher:
                 raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
 
 
-def _look_at_clock(event: Event, deadline: float) -> None:
-    """Raise DeadlineExceeded if the caller's deadline has passed while we were at work."""
-    if monotonic() >= deadline:
-        raise DeadlineExceeded(event.rpc)
+def _turn_failures(peer: Peer, policy: EventPolicy, event: Event, invoker: Invoker) -> list[NriError]:
+    """The error with which an event fails because its turn has not come in time; none if it continues."""
+    try:
+        invoker.missed_turn(peer, policy, event)
+    except NriError as error:
+        return [error]
+    return []
 
 
-def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:
-    """The plugin's policy at this event; None if it does not get it. A request on its way keeps its policy."""
-    if sent is not None:
-        return sent.policy
-    policy = peer.event_policies[event.number]
-    if policy is not None and policy.guarded and not policy.admits(event.request.pod):
-        return None
-    return policy
+def _collect_answers(
+    event: Event,
+    invoker: Invoker,
+    pending: list[tuple[Peer, EventPolicy, Sent | None]],
+    failures: list[NriError],
+    deadline: float | None,
+) -> None:
+    """Wait for the answers of all that were asked, and let each plugin go."""
+    while pending:
+        peer, policy, sent = pending.pop(0)
+        try:
+            invoker.ask(peer, policy, event, deadline, sent=sent)
+        except NriError as error:
+            failures.append(error)
+        finally:
+            peer.lock.release()

@@ -18,7 +18,7 @@ from nri.adaptation.dispatch.event import Event
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.state import State
-from nri.adaptation.plugin_policy.event_policy import TURN
+from nri.adaptation.time_budget import SilenceBudget, turn_deadline, turn_limit_s
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, NriError, PluginClosed, PluginError, ValidationRejected
@@ -88,8 +88,9 @@ def validate(
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
     if creation is not None:
-        event.serial, event.told = creation.serial, True  # it is a part of that event, and no further one
-    event.silence = dict(creation.silence or {}) if creation is not None else {}
+        event.serial, event.reported = creation.serial, True  # it is a part of that event, and no further one
+    silence = None if creation is None else creation.silence
+    event.silence = SilenceBudget() if silence is None else silence.copy()
     asked = [
         (peer, policy)
         for peer in validators
@@ -137,11 +138,8 @@ def _verdict(
     invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
 ) -> NriError | None:
     """One validator's verdict as the error to raise; None if it agrees."""
-    event.meet(peer)
-    limit = deadline
-    turn_s = TURN * policy.timeout_s
-    if peer.turn_s and (limit is None or monotonic() + turn_s < limit):
-        limit = monotonic() + turn_s
+    event.start_waiting(peer)
+    limit = turn_deadline(monotonic(), turn_limit_s(policy.timeout_s) if peer.turn_s else 0.0, deadline)
     try:
         peer.lock.acquire(limit)
     except DeadlineExceeded as error:
@@ -160,7 +158,7 @@ def _verdict(
             if policy.policy.shadow or not missed:
                 return None
             return PluginClosed(peer.label, f"validator plugin {peer.label} has left before it was asked")
-        reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
+        reply = invoker.ask(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         return _no_verdict(peer, error)

@@ -15,6 +15,7 @@ Reading order: `nri.api.fields` (the table), `entries`, `fast_path`, `claims`, `
 from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.ledger import Claim, Ledger
+from nri.adaptation.merge.limits import count as count_entries
 from nri.adaptation.merge.side_updates import Eviction, Ignored
 from nri.adaptation.merge.update import StopMerge, UpdateMerge
 from nri.api.fields import RESOURCES_TREE, ROWS, TREE, Kind, Row
@@ -35,5 +36,6 @@ __all__ = [
     "Row",
     "StopMerge",
     "UpdateMerge",
+    "count_entries",
     "read",
 ]

@@ -13,12 +13,10 @@ Next: `nri.adaptation.dispatch.invoker`, which asks it before each call.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+
+from nri.adaptation.time_budget import WHOLE_MISS_SHARE
 
 __all__ = ["Breaker", "BreakerState"]
-
-#: The part of a timeout that counts as all of it; less than one, because neither clocks nor sums are exact.
-WHOLE: Final = 0.95
 
 
 class BreakerState(Enum):
@@ -88,7 +86,7 @@ class Breaker:
         """
         trial = self._state is BreakerState.HALF_OPEN
         self._part += share
-        if self._part >= WHOLE:
+        if self._part >= WHOLE_MISS_SHARE:
             self._part = max(0.0, self._part - 1.0)
             self.missed += 1
         elif not trial:

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from nri.adaptation.peers.breaker import Breaker
-from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.state import Action, Signal, State, step
+from nri.adaptation.peers.turns import FifoLock
 from nri.api.events import EventMask
 from nri.text import LINE_LENGTH, plain
 

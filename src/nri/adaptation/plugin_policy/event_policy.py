@@ -13,16 +13,12 @@ from nri.api.events import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Final
 
     from nri.adaptation.plugin_policy.policy import PluginPolicy
     from nri.api import messages as m
     from nri.api.events import EventMask
 
-__all__ = ["TURN", "EventPolicy", "event_policies"]
-
-#: How long an event waits for its turn at a plugin that is busy with others, in timeouts of that plugin.
-TURN: Final = 2.0
+__all__ = ["EventPolicy", "event_policies"]
 
 
 class EventPolicy:

@@ -18,7 +18,7 @@ from nri.api import messages as m
 from nri.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.inventory import Inventory, News
+    from nri.adaptation.containers.inventory import Inventory, News
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.registration.chain import Chain
 

@@ -21,8 +21,9 @@ from nri.adaptation.peers.peer import BUILTIN, EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy import bearer
-from nri.adaptation.plugin_policy.event_policy import TURN, event_policies
+from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.adaptation.registration.admission import Admission
+from nri.adaptation.time_budget import turn_limit_s
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
@@ -32,8 +33,8 @@ from nri.ttrpc.link import REPLY_TIMEOUT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nri.adaptation.audit.inventory import Inventory
     from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.containers.inventory import Inventory
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
     from nri.adaptation.registration.admission import SharedState
@@ -200,7 +201,7 @@ class Handshake:
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
         timeout_s = policy.timeout_s() or settings.request_timeout_s
         # A built-in plugin has no timeout, so nothing says how long to wait for it.
-        peer.turn_s = TURN * timeout_s if settings.rules.turns_bounded and peer.kind != BUILTIN else 0.0
+        peer.turn_s = turn_limit_s(timeout_s) if settings.rules.turns_bounded and peer.kind != BUILTIN else 0.0
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))

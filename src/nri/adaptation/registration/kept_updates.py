@@ -1,8 +1,8 @@
 """Hand over the updates that waited until their container was created.
 
 Events overlap: while container A is being created, a plugin that makes room for container B may shrink A's share, too.
-A is not there to be updated, and must not be missed either. So its update is kept (`nri.adaptation.audit.inventory`),
-and given to the runtime's update callback as soon as A is there:
+A is not there to be updated, and must not be missed either. So its update is kept
+(`nri.adaptation.containers.inventory`), and given to the runtime's update callback as soon as A is there:
 
 - when the runtime calls `commit()` of A's reply: in that call. A runtime that has ever done so, or said that it will,
   is taken at its word: a container is being created until that call, however long that takes, so no reply names one
@@ -27,8 +27,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.answer_order import Numbers
-from nri.adaptation.audit.inventory import KeptUpdate, Presence
+from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.inventory import KeptUpdate, Presence
 from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
 from nri.text import plain

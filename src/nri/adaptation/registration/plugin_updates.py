@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.audit.answer_order import Numbers
-from nri.adaptation.audit.inventory import Presence
+from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.inventory import Presence
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.side_updates import folded
 from nri.adaptation.plugin_policy import allow

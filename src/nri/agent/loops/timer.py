@@ -44,6 +44,8 @@ _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
 _MOST_PODS: Final = 4096
 _MOST_ERRORS: Final = 100
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+#: Reasons for refused evictions of one pod that are warnings in the log; others are logged as details.
+_MAX_REFUSAL_REASONS: Final = 8
 #: For how many seconds the machine's CPUs are believed to be those that they were.
 _TOPOLOGY_S: Final = 60.0
 _log = logging.getLogger("nri.agent")
@@ -114,8 +116,8 @@ class Loops:
         self._unreadable: list[str] = []
         #: Pods that strategies may not evict, with the reason; the log has had it.
         self._spared: dict[tuple[Subject, str], str] = {}
-        #: Why evictions were refused when they were requested last, by pod and strategy; the log has had it.
-        self._refusals: dict[tuple[Subject, str], str] = {}
+        #: Why evictions were refused since the last accepted one, by pod and strategy; the log has had it.
+        self._refusals: dict[tuple[Subject, str], set[str]] = {}
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -424,9 +426,14 @@ class Loops:
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
         # A refused eviction is requested again in the next round, which would be a line each second.
-        level = logging.DEBUG if refused and self._refusals.get((pod.subject(), loop)) == refused else logging.WARNING
+        reasons = self._refusals.setdefault((pod.subject(), loop), set()) if refused else set()
+        text = plain(_NUMBER.sub("0", refused), 200)
+        is_repeated = text in reasons or len(reasons) >= _MAX_REFUSAL_REASONS
+        level = logging.DEBUG if refused and is_repeated else logging.WARNING
         _log.log(level, "%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
-        self._refusals[pod.subject(), loop] = refused
+        reasons.add(text)
+        if not refused:
+            self._refusals.pop((pod.subject(), loop), None)
         row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")

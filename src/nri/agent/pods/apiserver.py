@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nri.agent.pods.source import Known, KnownPods, without_ours
+from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
-from nri.kube.client.follow import Key
 from nri.kube.client.objects import Object
+from nri.kube.kept import Key
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
@@ -35,7 +35,8 @@ class ApiserverPods(KnownPods):
     def __init__(self, settings: AgentSettings, api: Apiserver | None = None) -> None:
         super().__init__(Known())
         self._api = api or connect(settings.rules.kubeconfig)
-        fields = f"spec.nodeName={node_name(settings)}"
+        # What has ended is of no use, and any number of pods may have.
+        fields = f"spec.nodeName={node_name(settings)},status.phase!=Succeeded,status.phase!=Failed"
         self._follower = Follower(self._api, PODS, self._take, fields=fields, on_problem=self._known.failed)
 
     def start(self) -> None:
@@ -48,6 +49,5 @@ class ApiserverPods(KnownPods):
         self._api.close()
 
     def _take(self, objects: Mapping[Key, Object]) -> None:
-        for each in objects.values():
-            without_ours(each)
+        self.left_out = self._follower.left_out
         self._known.replace(objects.values())

@@ -14,16 +14,20 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.source import Known, KnownPods, Pod, without_ours
+from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
 from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.files import read_regular
+from nri.kube.decoder import Pod, make_decoder
+from nri.kube.kept import KeptObjects, Key
+from nri.kube.lists import ListSplitter
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -35,8 +39,8 @@ _log = logging.getLogger(__name__)
 _TOKEN_BYTES = 1 << 16
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
 _PATH = "/pods"
-#: Bytes of an answer.
-MOST_BYTES = 64 << 20
+#: Bytes of an answer, which is read as it comes, and not kept.
+MAX_LIST_BYTES = 512 << 20
 #: One read of the connection, and a whole answer, in seconds.
 READ_S, ANSWER_S = 5.0, 15.0
 _TOO_LATE = "the answer takes too long"
@@ -73,16 +77,19 @@ class KubeletPods(KnownPods):
     def ask(self) -> None:
         """Ask once."""
         try:
-            pods = pods_of(self._answer())
+            kept = pods_of(self._answer())
         except (OSError, http.client.HTTPException, ValueError) as error:
             words = plain(str(error) or type(error).__name__, 300)
             self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
             return
         self._known.failed("")
-        self._known.replace(pods)
+        if kept.problem != self.left_out:
+            _log.warning("pods of the kubelet: %s", kept.problem or "all are known")
+        self.left_out = kept.problem
+        self._known.replace(kept.objects.values())
 
-    def _answer(self) -> bytes:
-        """The body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
+    def _answer(self) -> Iterator[bytes]:
+        """Yield the body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {_token(self._token)}"
@@ -100,15 +107,14 @@ class KubeletPods(KnownPods):
                 if answer.status != 200:
                     hint = {401: "is the token good?", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
                     raise ValueError(f"HTTP {answer.status} {hint.get(answer.status, '')}".strip())
-                parts, size = [], 0
+                size = 0
                 while part := answer.read1(1 << 16):
-                    parts.append(part)
                     size += len(part)
-                    if size > MOST_BYTES:
-                        raise ValueError(f"the answer is bigger than {MOST_BYTES} bytes")
+                    if size > MAX_LIST_BYTES:
+                        raise ValueError(f"the answer is bigger than {MAX_LIST_BYTES} bytes")
                     if time.monotonic() > deadline:
                         raise TimeoutError(_TOO_LATE)
-                return b"".join(parts)
+                    yield part
         except (OSError, http.client.HTTPException):
             if time.monotonic() > deadline:
                 raise TimeoutError(_TOO_LATE) from None
@@ -160,15 +166,22 @@ def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
     return context
 
 
-def pods_of(data: bytes) -> list[Pod]:
-    """Return the pods of the kubelet's answer; ValueError if it is none."""
-    found = parse_json(data)
-    items: Any = found.get("items", "") if isinstance(found, dict) else ""
-    if items is None:  # the kubelet's word for no pods
-        return []
-    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+def pods_of(answer: Iterable[bytes]) -> KeptObjects:
+    """Read the pods of the kubelet's answer; ValueError if it is none.
+
+    Pods that are too large, and those for which there is no room, are left out.
+    """
+    splitter, decode, kept = ListSplitter(), make_decoder(Pod), KeptObjects()
+    for part in answer:
+        for item in splitter.feed(part):
+            kept.take(item, decode, _key_of)
+    frame = parse_json(splitter.end())
+    items = frame.get("items", "") if isinstance(frame, dict) else ""
+    if items is not None and not isinstance(items, list):
         raise ValueError("the answer is not a list of pods")
-    pods = [each for each in items if isinstance(each.get("metadata"), dict)]
-    for each in pods:
-        without_ours(each)
-    return pods
+    return kept
+
+
+def _key_of(pod: dict[str, Any]) -> Key:
+    """Namespace, name and uid: a static pod that was changed is there twice for a while."""
+    return (*key_of(pod).split("/", 1), uid_of(pod))

@@ -165,9 +165,9 @@ def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, d
 
 def _number(name: str, runtime: str, driver: str) -> str:
     """The id of a container from the name of its folder; "" if that is not one of this runtime's."""
-    if driver == paths.CGROUPFS:
-        return f"{runtime}://{name}"
-    prefix = SCOPES[runtime]
-    if not (name.startswith(prefix) and name.endswith(".scope")):
+    prefix, suffix = SCOPES[runtime], ".scope"
+    if driver == paths.CGROUPFS:  # there CRI-O alone has a prefix
+        prefix, suffix = prefix if runtime == "cri-o" else "", ""
+    if not (name.startswith(prefix) and name.endswith(suffix)):
         return ""
-    return f"{runtime}://{name.removeprefix(prefix).removesuffix('.scope')}"
+    return f"{runtime}://{name.removeprefix(prefix).removesuffix(suffix)}"

@@ -14,22 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "start_time", "without_ours"]
+__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "start_time"]
 
 _log = logging.getLogger(__name__)
 
 #: A pod as the API's JSON has it, not to be changed.
 Pod = Mapping[str, Any]
-
-
-#: The words of a pod that are ours, and that the API does not have.
-_OURS = ("cgroupParent", "cgroups")
-
-
-def without_ours(pod: dict[str, Any]) -> None:
-    """Take our own words out of an object that others have made."""
-    for word in _OURS:
-        pod.pop(word, None)
 
 
 def start_time(at_ns: int) -> str:
@@ -117,6 +107,8 @@ class KnownPods:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        #: Which pods are too large to be known, in one line; "" if none are.
+        self.left_out = ""
 
     def pods(self) -> list[Pod]:
         """Return the pods that are known."""
@@ -133,5 +125,5 @@ class KnownPods:
 
     @property
     def problem(self) -> str:
-        """The reason why what is known may be old, in one line; "" if it is not."""
-        return self._known.problem
+        """The reason why what is known may be old, or lacks pods, in one line; "" if it is not."""
+        return "; ".join(filter(None, (self._known.problem, self.left_out)))

@@ -10,15 +10,21 @@ import os
 from nri.cli.doctor import Finding
 from nri.config.complaint import apart
 from nri.config.root import inside
-from nri.config.runtimes.reading import RuntimeNri
+from nri.config.runtimes.reading import Reading, RuntimeNri
+from nri.config.runtimes.runtime import Runtime
 from nri.errors import ConfigError
 
 NAME = "nri-engine"
-#: Keys of the engine's table, whose places the doctor names, by those that it knows them under.
-_KEYS = (
-    "disable", "disable_connections", "socket_path", "plugin_path", "plugin_config_path",
-    "plugin_registration_timeout", "plugin_request_timeout",
-)  # fmt: skip
+#: A field of `RuntimeNri` -> its key in the engine's table [nri].
+_KEYS = {
+    "enabled": "disable",
+    "connections": "disable_connections",
+    "socket_path": "socket_path",
+    "plugin_path": "plugin_path",
+    "plugin_config_path": "plugin_config_path",
+    "registration_timeout_s": "plugin_registration_timeout",
+    "request_timeout_s": "plugin_request_timeout",
+}
 
 
 def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
@@ -42,7 +48,9 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
             )
         return None
     nri = settings.nri
-    origins = {key: f"{_seen(places[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS if f"nri.{key}" in places}
+    origins = {
+        key: f"{_seen(places[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS.values() if f"nri.{key}" in places
+    }
     validator = nri.default_validator
     return RuntimeNri(
         NAME,
@@ -61,3 +69,16 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
 def _seen(place: str, root: str) -> str:
     """A place as it is called inside the root."""
     return place.removeprefix(root.rstrip("/"))
+
+
+RUNTIME = Runtime(
+    name=NAME,
+    title=NAME,
+    path="/etc/nri/engine.toml",
+    read=lambda root, release, path: Reading(NAME, read(root, []), []),  # noqa: ARG005 - there is one release, this one
+    keys=_KEYS,
+    enabled_value=False,
+    switch_on="set disable = false in [nri] and restart nri-engine",
+    allow_connections="set disable_connections = false",
+    program=NAME,
+)

@@ -15,8 +15,9 @@ from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside
-from nri.config.runtimes import containerd, crio, isulad
-from nri.plugins.placement.client import PLACEMENT
+from nri.config.runtimes import containerd
+from nri.config.runtimes.registry import RUNTIMES
+from nri.placement.registry import POLICIES, POLICY_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     """Look at everything below `root` and return all findings, in the order in which one would look."""
     findings: list[Finding] = []
     version = _containerd_version(root, findings, settings.timeout_s or 5.0)
-    readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
+    readings = [row.read(root, version if row is containerd.RUNTIME else "", "") for row in RUNTIMES]
     for reading in readings:
         findings += runtimes.findings_of(reading)
     ours = engine.read(root, findings)
@@ -86,14 +87,14 @@ def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Fin
 
 def _kubelet(root: str, findings: list[Finding]) -> None:
     """Judge the kubelet's managers that pin containers: fine by themselves, a mistake beside a plugin that pins."""
-    used = [name for name in PLACEMENT if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
+    used = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
     for each in pinning(root):
         manager = f"the kubelet's {each.manager} manager pins containers (policy {each.policy})"
         if used:
             what = f"{manager}, and so does {used[0]}: each undoes the other's work"
             findings.append(Finding("warning", what, each.file, each.next))
         else:
-            findings.append(Finding("note", manager, each.file, "run neither topology-aware nor balloons beside it"))
+            findings.append(Finding("note", manager, each.file, f"do not run {POLICY_NAMES} alongside it"))
 
 
 def _python(findings: list[Finding]) -> None:

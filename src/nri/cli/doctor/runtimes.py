@@ -7,51 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.cli.doctor import Finding
+from nri.cli.doctor import Finding, engine
 from nri.config import format_duration
+from nri.config.runtimes.registry import RUNTIMES
 from nri.config.runtimes.remark_texts import texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.config.runtimes.reading import Reading, Remark, RuntimeNri
+    from nri.config.runtimes.runtime import Runtime
 
 #: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
 LONGEST_SOCKET = 107
 
-_SWITCH = {
-    "containerd": (
-        "disable",
-        'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd, or nri config-manager',
-    ),
-    "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio, or nri config-manager"),
-    "isulad": ("nri-support", 'set "nri-support": true and restart isulad'),
-    "nri-engine": ("disable", "set disable = false in [nri] and restart nri-engine"),
-}
-_CONNECTIONS = {
-    "containerd": ("disable_connections", "set disable_connections = false"),
-    "cri-o": ("nri_disable_connections", "set nri_disable_connections = false"),
-    "isulad": ("disable-connections", 'set "disable-connections": false'),
-    "nri-engine": ("disable_connections", "set disable_connections = false"),
-}
-_CONFIG = {
-    "containerd": "/etc/containerd/config.toml",
-    "cri-o": "/etc/crio/crio.conf",
-    "isulad": "/etc/isulad/daemon.json",
-    "nri-engine": "/etc/nri/engine.toml",
-}
+_ROWS: dict[str, Runtime] = {row.name: row for row in (*RUNTIMES, engine.RUNTIME)}
 
 
 def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
     """Judge the runtimes by their configuration alone. With a socket named, a runtime that we do not know is fine."""
     if not found and socket_given:
-        what = "no configuration of containerd, CRI-O, iSulad or nri-engine was found: only the socket is looked at"
+        names = ", ".join(row.title for row in RUNTIMES)
+        what = f"no configuration of {names} or nri-engine was found: only the socket is examined"
         findings.append(Finding("note", what, "/etc"))
     elif not found:
         step = (
             "to try NRI at once, run the engine that comes with it: nri engine check, then sudo nri engine serve "
-            "(nri engine serve --dry DIR without root); or install containerd, CRI-O or iSulad, or point --root to "
-            "where their /etc is"
+            "(nri engine serve --dry DIR without root); or install "
+            f"{' or '.join(row.title for row in RUNTIMES)}, or point --root to where their /etc is"
         )
         findings.append(Finding("problem", "no configuration of a runtime with NRI was found", "/etc", step))
     for nri in found:
@@ -65,11 +48,11 @@ def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given:
 
 def _where(nri: RuntimeNri, key: str) -> str:
     """Return the place where a key was set, or the file where it could be."""
-    return nri.origin.get(key, f"{_CONFIG[nri.name]}: {key}")
+    return nri.origin.get(key, f"{_ROWS[nri.name].path}: {key}")
 
 
 def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
-    key, step = _SWITCH[nri.name]
+    key, step = _ROWS[nri.name].keys["enabled"], _ROWS[nri.name].switch_on
     if nri.enabled:
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
     elif nri.enabled is False:
@@ -80,13 +63,13 @@ def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
 def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
     if nri.connections:
         return
-    key, step = _CONNECTIONS[nri.name]
+    key, step = _ROWS[nri.name].keys["connections"], _ROWS[nri.name].allow_connections
     what = f"connections are disabled: {nri.name} makes no socket, and only plugins in {nri.plugin_path} can run"
     findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
 
 
 def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
-    key = "nri_listen" if nri.name == "cri-o" else "socket_path"
+    key = _ROWS[nri.name].keys["socket_path"]
     path = nri.socket_path
     if not path.startswith("/"):
         findings.append(
@@ -99,9 +82,9 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
 
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     """Find timeouts that make plugins fail on a busy node, or hold up pods for long."""
-    prefix = {"cri-o": "nri_plugin_{}_timeout", "isulad": "plugin-{}-timeout"}.get(nri.name, "plugin_{}_timeout")
+    keys = _ROWS[nri.name].keys
     request, registration = nri.request_timeout_s, nri.registration_timeout_s
-    request_key, registration_key = prefix.format("request"), prefix.format("registration")
+    request_key, registration_key = keys["request_timeout_s"], keys["registration_timeout_s"]
     shown = format_duration(request)
     if request < 0 or registration < 0:
         key = request_key if request < 0 else registration_key
@@ -131,7 +114,7 @@ def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None
         for other in active[:number]:
             if nri.socket_path == other.socket_path:
                 what = f"{other.name} and {nri.name} both listen on {nri.socket_path}: the later one takes it over"
-                key = "nri_listen" if nri.name == "cri-o" else "socket_path"
+                key = _ROWS[nri.name].keys["socket_path"]
                 findings.append(
                     Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
                 )

@@ -23,8 +23,8 @@ __all__ = ["OBSERVER", "only_looks", "record_options", "recorded", "redact_optio
 #: The maker of a recording by a plugin, which sees no answers of others; `nri.testing.replay` knows it.
 OBSERVER = "nri record"
 
-#: The plugins of our own commands that only look on, each with the number of its process.
-_LOOKERS = re.compile(r"99-nri-(drift|events|record)-\d+")
+#: Labels of `nri.api.naming.OBSERVERS`; before that each had the number of its process, in recordings that exist.
+_LOOKERS = re.compile(r"99-nri-(drift|events|record)(-\d+)?")
 #: A policy file that is longer is not kept in a trace.
 _MOST_POLICY = 1 << 20
 

@@ -1,7 +1,4 @@
-"""`nri config-manager`: NRI on in the configuration of containerd or CRI-O, with timeouts.
-
-Next: `nri.cli.support.runtime_config` does it.
-"""
+"""`nri config-manager`: turn NRI on in the configuration of containerd or CRI-O."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import click
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
+from nri.config.runtimes.change import MANAGED
 
 EXAMPLES = [
     "nri config-manager --dry-run            # show what would change",
@@ -21,7 +19,7 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.option("--runtime", type=click.Choice(["containerd", "crio"]), help="Which runtime (default: the one here).")
+@click.option("--runtime", type=click.Choice(list(MANAGED)), help="Which runtime (default: the one here).")
 @click.option(
     "--nri-plugin-registration-timeout",
     default="",
@@ -54,18 +52,18 @@ def command(
 
     `nri doctor` shows which settings are in force on this machine.
     """
-    from nri.cli.support import runtime_config as work
+    from nri.config.runtimes import change as work
 
     out = Output(settings)
     root = os.path.abspath(root)
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
     if path and runtime == "crio":
-        raise click.UsageError("--file is for containerd: NRI of CRI-O is turned on in a file of its own")
+        raise click.UsageError("--file is for containerd; for CRI-O a separate file is written")
     runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path)
     if change.after == change.before:
-        out.text(f"{change.path}: NRI is on, nothing to change")
+        out.text(f"{change.file.path}: NRI is on, nothing to change")
         return
     out.lines(work.unified(change).rstrip("\n"))
     if dry_run:
@@ -73,10 +71,10 @@ def command(
     if restart:
         work.check_unit(root, runtime)
     kept = work.apply(root, change, timeouts)
-    out.text(f"{change.path}: written" + (f"; the old one is {kept}" if kept else ""))
+    out.text(f"{change.file.path}: written" + (f"; the old content is in {kept}" if kept else ""))
     if restart:
-        out.progress(f"{work.UNITS[runtime]}: it is restarted ...")
-        work.restart(root, runtime, change)
-        out.text(f"{work.UNITS[runtime]}: restarted")
+        out.progress(f"restarting {change.runtime.unit} ...")
+        work.restart(root, change)
+        out.text(f"{change.runtime.unit}: restarted")
     else:
-        out.text(f"it counts from the next start of the runtime on: systemctl restart {work.UNITS[runtime]}")
+        out.text(f"takes effect when the runtime is restarted: systemctl restart {change.runtime.unit}")

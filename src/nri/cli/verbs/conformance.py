@@ -2,7 +2,7 @@
 
 A trial prints what it has found out (`nri.conformance`). A comparison prints each failing case as a readable
 diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1 if some failed or none was there to run,
-2 if a file cannot be read. Next: `nri.conformance.cases` (merges and specs), `nri.conformance.placement` (placements).
+2 if a file cannot be read. Next: `nri.conformance.cases` (merges and specs), `nri.placement.recorded` (placements).
 """
 
 from __future__ import annotations
@@ -241,13 +241,13 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 )
 @click.pass_obj
 def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
-    """Run recorded placements of nri-plugins' topology-aware and balloons.
+    """Run recorded placements of the policies of nri-plugins.
 
     A FILE is placement.json, or JSON lines of sequences with placement.json beside it; plain, or compressed with xz.
     Snapshots of machines are in a folder sysfs beside it. A case whose result differs on purpose is counted
     separately, under the choice that makes the difference.
     """
-    from nri.conformance.placement.cases import run_file
+    from nri.placement.recorded.cases import run_file
 
     out = Output(settings)
     passed = 0

@@ -32,6 +32,9 @@ _COLUMNS = [
     Column("WHEN (UTC)", "when"),
 ]
 
+_NO_DRIFT = "nothing has been overwritten"
+_NOT_COMPARED = "nothing was compared: no running container was given a value that a cgroup has"
+
 
 @click.command(
     cls=Verb,
@@ -98,7 +101,10 @@ def command(
             out.note(f"{told} yet: {step}")
         if not watch:
             rows = [row_of(change, who) for change in found]
-            (out.table(_COLUMNS, rows) if rows or not out.human else out.note("nothing has been overwritten"))
+            if rows or not out.human:
+                out.table(_COLUMNS, rows)
+            if not rows:
+                out.note(_NO_DRIFT if drift.looked_at else _NOT_COMPARED)
             if drift.unread:
                 out.note(f"not compared: {count(drift.unread, 'value')}, whose cgroup is gone, or has no such file")
             if drift.left_out:
@@ -136,6 +142,12 @@ def _served(drift: Drift, address: str) -> Any:
             "# HELP nri_drift_values Values of cgroups that are another one than was applied.\n"
             "# TYPE nri_drift_values gauge\n"
             f"nri_drift_values {len(drift.now())}\n"
+            "# HELP nri_drift_compared Values that could be compared at the last look.\n"
+            "# TYPE nri_drift_compared gauge\n"
+            f"nri_drift_compared {drift.looked_at}\n"
+            "# HELP nri_drift_not_compared Values that could not be read, or were too many, at the last look.\n"
+            "# TYPE nri_drift_not_compared gauge\n"
+            f"nri_drift_not_compared {drift.unread + drift.left_out}\n"
             "# HELP nri_drift_changes_total Values that were found overwritten, or back, since the start.\n"
             "# TYPE nri_drift_changes_total counter\n"
             f"nri_drift_changes_total {drift.count}\n"

@@ -51,8 +51,7 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
     timeout_s = settings.timeout_s or 5.0
     if follow:
         out = Output(settings)
-        level = "error" if out.quiet else "warning"
-        options = watcher.watching_options(socket, watcher.process_name(), mask, timeout_s, level)
+        options = watcher.observer_options("nri-events", socket, mask, timeout_s, quiet=out.quiet)
         return watcher.follow(options, named_in(wanted), lambda events: print_all(events, out))
     pods, containers = watcher.snapshot(socket, timeout_s)
     show_state(settings, pods, containers)

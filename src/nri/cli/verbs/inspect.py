@@ -11,6 +11,7 @@ from nri.cli.output import Output, write_page
 from nri.cli.settings import PATH, Settings
 from nri.cli.support.node_options import admin_socket, agent_socket, machine_root
 from nri.cli.support.verb import Verb
+from nri.placement.registry import POLICY_NAMES
 
 if TYPE_CHECKING:
     from nri.inspector.sources import Recording, Running
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     "--state-dir",
     metavar="DIR",
     default="/var/lib/nri/placement",
-    help="The stateDir of topology-aware or balloons, where its socket is.",
+    help=f"The stateDir of {POLICY_NAMES}, where its socket is.",
 )
 @machine_root
 @click.pass_context
@@ -57,8 +58,8 @@ def command(
     The page has the chain of plugins with health and latency, every event with the time that each plugin took, and for
     each container who changed what, before and after. FILE is a trace, DIR a folder of them; without one a runtime that
     is built on this package is asked, and with it what runs on the node: values of cgroups that were overwritten (for
-    that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs of
-    topology-aware or balloons. Only somebody who has the printed address, with its token, can read it; over a network
+    that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs
+    of the placement plugin. Only somebody who has the printed address, with its token, can read it; over a network
     it is not encrypted. It changes nothing. Ctrl-C ends it. For a snapshot of a damaged recording the exit code is 1.
     """
     settings: Settings = ctx.obj

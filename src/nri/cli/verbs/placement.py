@@ -1,33 +1,29 @@
-"""`nri placement`: where containers are, or would be, and why. Next: `nri.policies.placement`, which decides.
+"""`nri placement`: show where containers are, or would be, and why.
 
-A plugin that runs is asked over the socket beside its state file. With --pods no plugin is asked: the containers of
-manifests are placed on a machine that only is described, and the answer is made of that by the same code.
+A running plugin is asked over the socket next to its state file. With --pods no plugin is asked:
+`nri.placement.simulate` places the containers of manifests on a described machine, and the same code prints the result.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.errors import FAILED, USAGE, Failure
+from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
-from nri.plugins.placement.client import ask_placement
+from nri.placement.client import ask_placement
+from nri.placement.registry import DEFAULT_POLICY, POLICIES, POLICY_NAMES, RESOURCE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nri.host.topology import Topology
-    from nri.policies.placement.containers import Container
-    from nri.policies.placement.policy import Policy
+    from nri.placement.simulate import Simulation
 
-_KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
-#: Without --policy.
-_PLAIN = {"kind": "TopologyAwarePolicy", "spec": {"reservedResources": {"cpu": "1"}}}
 _PLACED = [Column("CPUS", "cpus"), Column("MEMORY", "mems"), Column("SHARES", "shares"), Column("REFUSED", "refused")]
 _PLACES = [
     Column("PLACE", "place"),
@@ -61,14 +57,6 @@ _CANDIDATES = [
 ]
 
 
-class Simulation(NamedTuple):
-    """A policy that has placed the containers of manifests: all of them by id, and why some were refused."""
-
-    policy: Policy
-    containers: dict[str, Container]
-    refused: dict[str, str]
-
-
 def _described(required: bool) -> Callable[[Any], Any]:
     """The options of a machine and pods on paper."""
     options = [
@@ -85,7 +73,7 @@ def _described(required: bool) -> Callable[[Any], Any]:
     return decorate
 
 
-_RESOURCE = "A TopologyAwarePolicy or BalloonsPolicy resource; default: topology-aware, one reserved CPU"
+_RESOURCE = f"A {RESOURCE_KINDS} resource; default: {DEFAULT_POLICY.name}, one reserved CPU"
 _POLICY = click.option("--policy", metavar="FILE", default="", help=f"{_RESOURCE}.")
 _STATE = click.option(
     "--state-dir", metavar="DIR", default="/var/lib/nri/placement", help="The plugin's stateDir, where its socket is."
@@ -99,9 +87,10 @@ _STATE = click.option(
         "nri placement explain default/web/main",
         "nri placement simulate --machine snapshot.tar.xz --policy policy.yaml --pods pods.yaml",
     ],
+    help=f"Show where {POLICY_NAMES} has placed containers, and why, or simulate it.",
 )
 def placement() -> None:
-    """Show where topology-aware or balloons has placed containers, and why, or simulate it."""
+    """Group the verbs of placement."""
 
 
 @placement.command(
@@ -124,7 +113,7 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
     if len(policy) > 2:
         raise click.UsageError("give one --policy, or two to compare them")
     topology = _topology(machine)
-    runs = [_simulate(settings, topology, each, pods) for each in policy or ("",)]
+    runs = [_simulate(settings, topology, path, pods) for path in policy or ("",)]
     columns = [Column("CONTAINER", "container"), *_PLACED]
     rows = [{"container": str(each)} | _placed(runs[0], id_) for id_, each in runs[0].containers.items()]
     if len(runs) == 2:
@@ -156,8 +145,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
 
     The plugin that runs here answers, to root. With --pods, no plugin is asked: the placement is simulated.
     """
-    from nri.policies.placement.drawing import draw
-    from nri.policies.placement.policy import document
+    from nri.placement.drawing import draw
+    from nri.placement.policy import document
 
     _check(machine, policy, pods)
     if pods:
@@ -214,7 +203,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     to be different for another place. The plugin that runs here answers, to root; with --pods the placement is
     simulated.
     """
-    from nri.policies.placement.policy import account, find
+    from nri.placement.policy import account, find
 
     _check(machine, policy, pods)
     if pods:
@@ -257,7 +246,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
         "nri placement follow balloons --once     # in an init container, before the plugin",
     ],
 )
-@click.argument("plugin", type=click.Choice(sorted(_KINDS.values())))
+@click.argument("plugin", type=click.Choice(sorted(POLICIES)))
 @click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="This node; default: $NODE_NAME.")
 @click.option("--namespace", metavar="NAME", default="kube-system", show_default=True, help="Where the resources are.")
 @click.option(
@@ -281,55 +270,23 @@ def follow(
     once: bool,
     state_dir: str,
 ) -> None:
-    """Give a plugin the TopologyAwarePolicy or BalloonsPolicy of its node, and write its state back.
+    """Give a plugin the custom resource of its node, and write its state back.
 
-    Of the resources in the namespace `node.NAME` comes first, then `group.GROUP`, then `default`. It becomes the file
-    PLUGIN.policy.json in --state-dir, which the plugin's --config has to name. Whether the plugin takes it is in the
-    resource's status, and its pools or balloons are in the node's NodeResourceTopology. Runs beside the plugin, which
-    needs no access to the apiserver.
+    Of the resources of its kind in the namespace `node.NAME` comes first, then `group.GROUP`, then `default`. It
+    becomes the file PLUGIN.policy.json in --state-dir, which the plugin's --config has to name. Whether the plugin
+    takes it is in the resource's status, and the places that it gives to containers are in the node's
+    NodeResourceTopology. Runs beside the plugin, which needs no access to the apiserver.
     """
-    import signal
-    import threading
-
     from nri.cli.support.logs import log_to
     from nri.kube.client import connect
-    from nri.kube.client.objects import BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES
-    from nri.plugins.balloons.plugin import BalloonsPlugin
-    from nri.plugins.placement.resources import Place, Resources
-    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
-    from nri.signals import Stop
+    from nri.placement.custom_resource import Place, follow_until_stopped
 
     log_to(settings, "info")
-    kind, options = {
-        "topology-aware": (TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config),
-        "balloons": (BALLOONS_POLICIES, BalloonsPlugin.Config),
-    }[plugin]
-    place = Place(kind, options, node, namespace, group_label, Path(state_dir, f"{plugin}.policy.json"))
-    stop, stopping = Stop(second_ends=True), threading.Event()
+    row = POLICIES[plugin]
+    options, file = row.load().plugin_options_type, Path(state_dir, f"{plugin}.policy.json")
+    place = Place(row.resource, options, node, namespace, group_label, file)
     with connect(kubeconfig) as api:
-        resources = Resources(api, place, lambda: _shown(settings, state_dir, plugin))
-        if once:
-            resources.run(stopping, once=True)
-            return
-        stop.listen()
-        errors: list[BaseException] = []
-
-        def follow() -> None:
-            try:
-                resources.run(stopping)
-            except BaseException as error:  # noqa: BLE001  raised below; the wait for a signal would hide it
-                errors.append(error)
-            finally:
-                stop.take(signal.SIGTERM)
-
-        thread = threading.Thread(target=follow, daemon=True)
-        thread.start()
-        stop.wait_for_signal()
-        stopping.set()
-        resources.cut()
-        thread.join()
-        if errors:
-            raise errors[0]
+        follow_until_stopped(api, place, lambda: _shown(settings, state_dir, plugin), once)
 
 
 # -- on paper ---------------------------------------------------------------------------------------------------------
@@ -341,57 +298,21 @@ def _check(machine: str, policy: str, pods: str | None) -> None:
         raise click.UsageError(f"--{'policy' if policy else 'machine'} goes with --pods: without it a plugin is asked")
 
 
-def _topology(path: str) -> Topology:
-    from nri.conformance.placement.machines import read_machine
+def _topology(machine: str) -> Topology:
+    from nri.placement.snapshot import read_machine
 
-    return read_machine(path)
+    return read_machine(machine)
 
 
 def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) -> Simulation:
-    """Place the containers of manifests, one after the other; what of it all has no effect is told."""
+    """Place the containers of manifests; print what has no effect."""
     from nri.config import read_file
-    from nri.config.layers import refused
     from nri.kube.manifest import read_manifests
-    from nri.plugins.balloons.plugin import BalloonsPlugin
-    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
-    from nri.policies.placement.containers import NoPlace, container_of
-    from nri.policies.placement.unread import unread_annotations, unread_keys
+    from nri.placement.simulate import read_resource, simulate, total_memory_bytes
 
-    known = {each.name: each.annotations for each in (TopologyAwarePlugin, BalloonsPlugin)}
-    done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
-    for unread in unread_keys(done.policy.options, len(topology.online)):
-        out.note(str(refused(type(done.policy.options), read_file(policy), unread)))
-    memory = sum(node.memory_bytes for node in topology.nodes.values())
-    for workload in out.counted(read_manifests(read_file(pods), node_bytes=memory), "pod"):
-        for each in workload.containers:
-            container = container_of(workload.pod, each, memory)
-            done.containers[container.id] = container
-            try:
-                done.policy.create(container)
-            except NoPlace as error:
-                done.refused[container.id] = error.reason
-            done.policy.scheduling(container)
-            for words in unread_annotations(done.policy.name, container, known[done.policy.name]):
-                out.note(f"{container}: {words}")
-    return done
-
-
-def _policy(path: str, topology: Topology) -> Policy:
-    """The policy of a resource in a file. Failure if it is none."""
-    from nri.config import Source, parse_text, read_file
-    from nri.conformance.placement.machines import policy_of
-    from nri.policies.placement.machine import Machine
-
-    source = read_file(path) if path else Source("", json.dumps(_PLAIN), "json")
-    tree: Any = parse_text(source)
-    kind = tree.get("kind") if isinstance(tree, dict) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
-        given = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
-        step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
-        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}", USAGE)
-    if "spec" not in tree:
-        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec", USAGE)
-    return policy_of(_KINDS[kind], Machine.of(topology), source)
+    resource, out = read_resource(policy), Output(settings)
+    workloads = read_manifests(read_file(pods), node_bytes=total_memory_bytes(topology))
+    return simulate(topology, resource, out.counted(workloads, "pod"), out.note)
 
 
 def _placed(run: Simulation, container_id: str) -> dict[str, Any]:

@@ -68,13 +68,14 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     from nri.trace.history import Trace
     from nri.trace.predict import CollisionFinder
 
-    out, foresight = Output(settings), CollisionFinder()
+    out = Output(settings)
     unread = events = 0
     if not paths and not plugins:
         raise Failure("nothing to predict from: give recordings, or plugins with --plugin", USAGE)
+    traces = [Trace(path) for path in paths]
+    foresight = CollisionFinder(recording_bytes=sum(trace.size_bytes for trace in traces))
     for label, sets in _declarations(plugins):
         foresight.declare(label, sets)
-    traces = [Trace(path) for path in paths]
     for trace in traces:
         for event in out.counted(trace.events(), "event"):
             events += 1
@@ -89,6 +90,8 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in found])
     if foresight.left:
         out.note(f"{count(foresight.left, 'event')} of further containers: not looked at")
+    if foresight.left_names:
+        out.note(f"{count(foresight.left_names, 'collision')} of further containers: not counted")
     if not found:
         out.note("no two plugins set the same field of the same container")
     return REJECTED if found else FAILED if unread or foresight.left else 0

@@ -38,13 +38,11 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.verbs.events import events_of, named_in
     from nri.stub.program.process import Program
-    from nri.trace.watcher import Follower, process_name, watching_options
+    from nri.trace.watcher import Follower, observer_options
 
     out = Output(settings)
-    name = f"nri-record-{process_name().rpartition('-')[2]}"
     socket, timeout_s = settings.socket_path or DEFAULT_SOCKET, settings.timeout_s or 5.0
-    level = "error" if out.quiet else "warning"
-    watching = watching_options(socket, name, events_of(wanted), timeout_s, level)
+    watching = observer_options("nri-record", socket, events_of(wanted), timeout_s, quiet=out.quiet)
 
     def show(text: str, pod: Any, _: Any) -> None:
         if pod is None:  # it takes part

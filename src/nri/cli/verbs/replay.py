@@ -21,6 +21,8 @@ from nri.cli.support.verb import Verb
 from nri.text import count, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from nri.testing import Replay
     from nri.testing.replay import Outcome
 
@@ -93,7 +95,9 @@ def command(
         trial = Trial(runtime, watching, stack)
         for plugin in taking_part:
             trial.add(plugin)
-        return _show(out, runtime, {plugin.index for plugin in taking_part}, real_time=real_time)
+        indices = {plugin.index for plugin in taking_part}
+        outcomes = (outcome for outcome in runtime.outcomes(real_time=real_time) if watching.take())
+        return _show(out, runtime, outcomes, indices)
 
 
 def _had(path: str, out: Output) -> str:
@@ -113,21 +117,23 @@ def _had(path: str, out: Output) -> str:
     return f". The recording has {', '.join(map(plain, sorted(names)))}" if names else ""
 
 
-def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -> int:
+def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: set[str]) -> int:
     """Print differences as they come, and the sum; returns the exit code. `indices`: of the plugins that take part."""
     same = differing = 0
     absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    for outcome in out.counted(runtime.outcomes(real_time=real_time), "event"):
-        missed.update(outcome.missed.keys())
+    for outcome in out.counted(outcomes, "event"):
+        _count(missed, outcome.missed)
         if outcome.left_out:
-            left_out[outcome.left_out] += 1
+            _count(left_out, (outcome.left_out,))
         elif outcome.differences:
             differing += 1
             asked = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
             missing = ((name, index) for name, index in asked if index.isdecimal() and index not in indices)
-            absent.update({name: index for name, index in missing if not only_looks(name)})
+            for name, index in missing:
+                if not only_looks(name) and len(absent) < _MOST_NAMES:
+                    absent[name] = index
         else:
             same += 1
         if not out.human:
@@ -147,6 +153,12 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
     else:
         out.note(sum_line)
     return DIFFERS if differing else FAILED if left_out or runtime.lost or runtime.trace.problems or not same else 0
+
+
+def _count(counter: Counter[str], names: Iterable[str]) -> None:
+    """Count names, of which a recording may have any number."""
+    for name in names:
+        counter[name if name in counter or len(counter) < _MOST_NAMES else "others"] += 1
 
 
 def _tell(out: Output, runtime: Replay, left_out: Counter[str], missed: Counter[str], absent: dict[str, str]) -> None:

@@ -26,13 +26,18 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     """Annotate pods with their resources, as an admission webhook of an API server.
 
     Each pod that is created or changed gets the annotation noderesource.dev/resources: requests and limits of its
-    containers as JSON. topology-aware, balloons and the node agent then do not have to estimate them from cgroups. No
+    containers as JSON. Placement plugins and the node agent then do not have to estimate them from cgroups. No
     pod is refused. The certificate is read again when it changes. SIGTERM ends the webhook.
     """
     import logging
     import signal
 
-    from nri.plugins.resource_annotator.webhook import Webhook
+    try:
+        from nri.plugins.resource_annotator.webhook import Webhook
+    except ModuleNotFoundError as error:
+        from nri.service.daemon import needs_extra
+
+        needs_extra("nri resource-annotator", error, "resource-annotator")
     from nri.signals import Stop
 
     logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, format="%(levelname)s %(message)s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
 _POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
+#: Bytes of the rows of a table, besides as many as the recording has; a row takes some more than its texts.
+_MAX_TABLE_BYTES, _ROW_BYTES = 4 << 20, 800
+#: Characters of a row's text, and plugins in it.
+_MAX_TEXT, _MAX_ROW_PLUGINS = 1000, 64
 #: Later than every time of a recording.
 _ALWAYS = 1 << 64
 _SHOWN = [
@@ -71,18 +75,23 @@ def show(settings: Settings, path: str, last: int) -> int:
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    rows: deque[dict[str, Any]] = deque(maxlen=last)
-    events = 0
+    rows: deque[dict[str, str]] = deque()
+    events = row_bytes = 0
+    most_bytes = _MAX_TABLE_BYTES + found.size_bytes
     for event in out.counted(found.events(), "event"):
         events += 1
-        if out.human:
-            rows.append(_row(event))
-        else:
+        if not out.human:
             out.stream(event_document(event))
+            continue
+        rows.append(_row(event))
+        row_bytes += _row_bytes(rows[-1])
+        while len(rows) > last or row_bytes > most_bytes:
+            row_bytes -= _row_bytes(rows.popleft())
     if out.human:
         out.table(_SHOWN, rows)
-        if events > last:
-            out.note(f"the last {last} of {count(events, 'event')}: --last N shows more, -o json all")
+        if events > len(rows):
+            more = "--last N shows more, " if len(rows) == last else ""
+            out.note(f"the last {len(rows)} of {count(events, 'event')}: {more}-o json all")
     return _end(out, found)
 
 
@@ -102,7 +111,7 @@ def stat(settings: Settings, path: str) -> int:
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    sums = AllCallStats()
+    sums = AllCallStats(found.size_bytes)
     for event in out.counted(found.events(), "event"):
         for step in event.steps:
             ended = step.reply is not None or step.error is not None
@@ -111,6 +120,8 @@ def stat(settings: Settings, path: str) -> int:
     out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
     if sums.left:
         out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_STATS} rows are shown")
+    if sums.room.left_out:
+        out.note(f"the durations of {count(sums.room.left_out, 'call')} are not in the percentiles: they are too many")
     return _end(out, found)
 
 
@@ -129,8 +140,8 @@ def stat(settings: Settings, path: str) -> int:
 def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
     """Write events to standard output in a format that tools for tracing read, with names and times, without values.
 
-    chrome: one JSON document, as chrome://tracing and Perfetto open it. otlp: OpenTelemetry's spans in JSON, a hundred
-    events a line.
+    chrome: one JSON document, as chrome://tracing and Perfetto open it. otlp: OpenTelemetry's spans in JSON, some
+    hundreds a line.
     """
     from nri.trace.export import FORMATS
     from nri.trace.history import Trace
@@ -217,11 +228,22 @@ def _row(event: Event) -> dict[str, str]:
     return {
         "time": time_text(event.began_ns),
         "event": event.name,
-        "subject": event.subject,
+        "subject": event.subject[:_MAX_TEXT],
         "ms": f"{event.duration_ns / 1e6:.3f}",
-        "plugins": " ".join(f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps),
-        "outcome": outcome(event),
+        "plugins": _plugins(event)[:_MAX_TEXT],
+        "outcome": outcome(event, _MAX_ROW_PLUGINS)[:_MAX_TEXT],
     }
+
+
+def _row_bytes(row: dict[str, str]) -> int:
+    """About how many bytes a row takes."""
+    return _ROW_BYTES + sum(len(text) * (1 if text.isascii() else 4) for text in row.values())
+
+
+def _plugins(event: Event) -> str:
+    """The plugins that were asked, with their milliseconds."""
+    texts = [f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps[:_MAX_ROW_PLUGINS]]
+    return " ".join(texts + [f"and {len(event.steps) - len(texts)} more"] * (len(event.steps) > len(texts)))
 
 
 command = trace

@@ -11,11 +11,14 @@ from __future__ import annotations
 import glob
 import os
 import re
+from typing import Any
 
 from nri.config.root import inside
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting, toml_table
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
+from nri.config.runtimes.runtime import ManagedFile, Runtime
+from nri.errors import ConfigError
 
 NAME = "containerd"
 PATH = "/etc/containerd/config.toml"
@@ -50,13 +53,14 @@ TELLING = {
 }
 
 
-def read(root: str = "/", version: str = "", path: str = PATH) -> Reading:
+def read(root: str = "/", version: str = "", path: str = "") -> Reading:
     """Read containerd's configuration below `root`.
 
     `version` is containerd's own ("1.7.24"), or "" if it is not known: releases differ in defaults and in how files
     combine.
     """
     remarks: list[Remark] = []
+    path = path or PATH
     main = config_file.load(root, path, remarks)
     if main is None:
         there = version or os.path.exists(inside(root, path))
@@ -187,3 +191,34 @@ def _find_stray_drop_ins(root: str, files: list[ConfigFile], remarks: list[Remar
         stray = config_file.load(root, path, [])
         if stray is not None and stray.at(*TABLE) is not None:
             remarks.append(Remark(Kind.NOT_IMPORTED, path))
+
+
+def _managed_table(tree: Any, release: str, path: str) -> KeyPath:
+    """NRI's table in a file that config-manager changes. Raises ConfigError if it cannot be known."""
+    version = tree.get("version", 1) if isinstance(tree, dict) else 1
+    if version not in (1, 2, 3) or type(version) is not int:
+        raise ConfigError(path, "version", f"containerd does not know the version {version!r}", "write 2 or 3")
+    if version != 1:
+        return TABLE
+    if not release:
+        reason = "must be 2 or 3: without it containerd's release decides, and the release is not known"
+        raise ConfigError(path, "version", reason, "add 'version = 2' as its first line if it is for that version")
+    return OLD_TABLE if release.startswith("1.") else TABLE
+
+
+RUNTIME = Runtime(
+    name=NAME,
+    title="containerd",
+    path=PATH,
+    read=read,
+    keys={setting.field: setting.key for setting in SETTINGS},
+    enabled_value=False,
+    switch_on=f'set disable = false in [plugins."{PLUGIN}"] and restart containerd, or nri config-manager',
+    allow_connections="set disable_connections = false",
+    program="containerd",
+    installed_paths=(PATH, "/usr/bin/containerd"),
+    unit="containerd.service",
+    release=parse_version,
+    cri_sockets=("/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"),
+    managed_file=ManagedFile(PATH, _managed_table, "version = 2\n", is_operators=True),
+)

@@ -16,6 +16,7 @@ from nri.config.root import inside
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
+from nri.config.runtimes.runtime import ManagedFile, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,3 +139,20 @@ def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
     if config_file.switch(file, (*validator, "nri_enable_default_validator"), remarks):
         path = (*validator, "nri_validator_required_plugins")
         draft.put("required", config_file.texts(file, path, remarks), "required", file.where(*path))
+
+
+RUNTIME = Runtime(
+    name=NAME,
+    title="CRI-O",
+    path=PATH,
+    read=lambda root, release, path: read(root),  # noqa: ARG005 - its rules are the same in all releases with NRI
+    keys={setting.field: setting.key for setting in SETTINGS},
+    enabled_value=True,
+    switch_on="set enable_nri = true in [crio.nri] and restart crio, or nri config-manager",
+    allow_connections="set nri_disable_connections = false",
+    program="crio",
+    installed_paths=(PATH, DROP_INS),
+    unit="crio.service",
+    cri_sockets=("/run/crio/crio.sock",),
+    managed_file=ManagedFile(f"{DROP_INS}/10-enable-nri.conf", lambda tree, release, path: TABLE),  # noqa: ARG005
+)

@@ -16,6 +16,7 @@ from nri.config.duration import parse_duration
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
+from nri.config.runtimes.runtime import Runtime
 from nri.config.source import Source
 from nri.config.syntax import parse_json, parse_text
 from nri.errors import ConfigError
@@ -156,3 +157,17 @@ SETTINGS = (
     Setting("request_timeout_s", "plugin-request-timeout", _seconds),
 )
 KEYS = {setting.key for setting in SETTINGS}
+
+RUNTIME = Runtime(
+    name=NAME,
+    title="iSulad",
+    path=PATH,
+    read=lambda root, release, path: read(root),  # noqa: ARG005 - its rules do not depend on a release
+    # It takes no other socket path; the key is where a person would look for it.
+    keys={setting.field: setting.key for setting in SETTINGS} | {"socket_path": "socket_path"},
+    enabled_value=True,
+    switch_on='set "nri-support": true and restart isulad',
+    allow_connections='set "disable-connections": false',
+    program="isulad",
+    cri_sockets=("/run/isulad.sock", "/var/run/isulad.sock"),
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nri.config.runtimes.reading import Kind
+from nri.config.runtimes.registry import RUNTIMES
 
 if TYPE_CHECKING:
     from nri.config.runtimes.reading import Remark
@@ -22,7 +23,6 @@ class Texts(NamedTuple):
     level: str = "problem"
 
 
-_TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
 _TYPES = {bool: "true or false", str: "text in quotes", int: "a whole number", list: "a list"}
 _VERSION = (
     "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a whole file"
@@ -87,7 +87,7 @@ def texts_of(runtime: str, remark: Remark) -> Texts:
     words = _OWN_TEXTS.get((runtime, remark.kind), _TEXTS[remark.kind])
     parties = {
         **remark.details,
-        "runtime": _TITLES[runtime],
+        "runtime": next(row.title for row in RUNTIMES if row.name == runtime),
         "wanted": _TYPES.get(remark.details.get("type", object), ""),
     }
     return Texts(words.what.format(**parties), words.next.format(**parties), words.level)

@@ -1,7 +1,7 @@
 """The engine's configuration: one frozen value, and where each part of it came from.
 
 Rules: nothing here looks for programs or changes the machine. Every key of ``engine.toml`` is a field of the classes in
-`values`. Next: :mod:`nri.engine.config.values`.
+`values`.
 """
 
 from nri.engine.config.sources import ENGINE_SETTINGS

@@ -1,8 +1,7 @@
 """Files of other runtimes as layers of the engine's settings: containerd's configuration and iSulad's daemon.json.
 
 Rules: only what they say about NRI counts, read by `nri.config.runtimes` as those runtimes read it. A mistake that
-takes a setting away is an error here, with line and suggestion; what is only odd is a note. Next:
-:mod:`nri.engine.config.sources`.
+takes a setting away is an error here, with line and suggestion; what is only odd is a note.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sources of the engine's settings: its file, the variables of the environment, and the keys that these set.
 
 A file may also be containerd's configuration or iSulad's daemon.json, of which the settings of NRI count; containerd's
-NRI table may be pasted into the engine's own file as well. Next: :mod:`nri.engine.config.foreign`.
+NRI table may be pasted into the engine's own file as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
 Rules: pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
-other are a ValueError that names both. Durations are seconds, written as a number or as "5s". Next: the readers of this
-room.
+other are a ValueError that names both. Durations are seconds, written as a number or as "5s".
 """
 
 from __future__ import annotations
@@ -263,7 +262,7 @@ class EngineConfig:
             sockets[f"domains.{name}.socket"] = self._socket_of(name)
         for name, path in {**sockets, "root": self.root, "state": self.state}.items():
             if not path.is_absolute():
-                raise ValueError(f'{name} "{path}" is no absolute path')
+                raise ValueError(f'{name} "{path}" must be an absolute path')
         for name, path in sockets.items():
             if len(bytes(path)) > _MOST_PATH:
                 raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')

@@ -2,7 +2,6 @@
 
 Rules: knows no pod and no CRI message. Every image in the store is whole: a pull works in a folder of its own that
 is renamed at the end, and what a kill left is removed at the next start.
-Next: :mod:`nri.engine.images.reference`.
 """
 
 from nri.engine.images.image import Image

@@ -1,7 +1,7 @@
 """One image on this node, as the store gives it out.
 
 Rules: its files are opened below its root file system, and regular ones only, so no link shows us the node's, and no
-device or pipe of an image is touched. Next: :mod:`nri.engine.images.store`.
+device or pipe of an image is touched.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: a document means one thing to every reader: a key that is there twice, also in other letters, which Go's readers
 take for the same one, is refused. Types are checked where they are read. An image's id is the digest of its
 configuration, and that lists the layers: a manifest has as many, and the content of each is compared when it is
-unpacked. Each error names the image. Pure. Next: :mod:`nri.engine.images.unpack`.
+unpacked. Each error names the image. Pure.
 """
 
 from __future__ import annotations

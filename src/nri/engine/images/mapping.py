@@ -1,7 +1,6 @@
 """The ids of a pod with a user namespace, as its root file systems need them.
 
-Rules: nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside. Next:
-:mod:`nri.engine.network`.
+Rules: nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: pure; the grammar is that of github.com/distribution/reference; a name without a registry is Docker Hub's, one
 without tag and digest has the tag ``latest``.
-Next: :mod:`nri.engine.images.transport`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Registries as this node knows them: mirrors, certificates and credentials, in the files that skopeo reads.
 
 Rules: pure; a password is in no repr and on no command line.
-Next: :mod:`nri.engine.images.transport`.
 """
 
 from __future__ import annotations

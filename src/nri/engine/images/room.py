@@ -1,7 +1,7 @@
 """The room on the disk that one image may take, looked at while it is brought and unpacked.
 
 Rules: what is on the disk counts, never what an image says of itself; an image that has no bound of its own still
-leaves the disk a part of what was free. Next: :mod:`nri.engine.images.unpack`.
+leaves the disk a part of what was free.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
 container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once. Where
 ids are mapped, the image's files are mounted mapped; a file system that cannot do that has them copied.
-Next: :mod:`nri.engine.images.mapping`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: an image is its configuration's digest; names point to ids in one file that is replaced whole. A pull works in a
 folder of its own and renames it at the end. Two pulls of one image do the work once. The files that a
 container uses stay on the disk until the container is gone, though its name is not listed any more.
-Next: :mod:`nri.engine.images.snapshots`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import LayoutImage, in_place_of, read_layout, unpack
 from nri.engine.support.command import end_left
-from nri.engine.support.errors import EngineError, InvalidRequest, NotThere, TooMany
+from nri.engine.support.errors import EngineError, InvalidRequest, NotFound, TooMany
 from nri.files import (
     Usage,
     private_folder,
@@ -105,7 +104,7 @@ class ImageStore:
     # --- bringing images here ---
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
-        """Bring an image from its registry. Raises InvalidRequest, NotThere, CommandFailed, CommandTimeout, TooMany."""
+        """Bring an image from its registry. Raises InvalidRequest, NotFound, CommandFailed, CommandTimeout, TooMany."""
         name = parse_reference(reference)
         with self._busy.hold(str(name)), self._folder(str(name)) as folder:
             room = Room(str(name), self.root, self.limits)
@@ -235,12 +234,12 @@ class ImageStore:
         return sorted(found, key=lambda image: -image.pulled_at_ns)
 
     def get(self, name: str) -> Image:
-        """The image of a name, an id or the beginning of one. Raises NotThere."""
+        """The image of a name, an id or the beginning of one. Raises NotFound."""
         with self._lock:
             return self._with_names(self._known[self._find(name)])
 
     def accounts(self, image: Image) -> tuple[str, str]:
-        """The texts of an image's /etc/passwd and /etc/group, each "" if it has none. Raises NotThere, EngineError."""
+        """The texts of an image's /etc/passwd and /etc/group, each "" if it has none. Raises NotFound, EngineError."""
         with self._lock:  # so that it is not removed meanwhile, and half an image has no users
             self._check_whole(image)
             rootfs = self._place(image.id) / "rootfs"
@@ -262,7 +261,7 @@ class ImageStore:
         with self._lock:
             try:
                 identity = self._find(name)
-            except NotThere:
+            except NotFound:
                 return
             try:
                 self._retire(identity)
@@ -274,7 +273,7 @@ class ImageStore:
     # --- root file systems ---
 
     def mount(self, image: Image, container_id: str, mapping: Mapping | None = None) -> Path:
-        """The root file system of a container over an image, mounted; its ids mapped, if so. NotThere, EngineError."""
+        """The root file system of a container over an image, mounted; its ids mapped, if so. NotFound, EngineError."""
         with self._lock:
             self._check_whole(image)
             lower = self._place(image.id) / "rootfs"
@@ -293,7 +292,7 @@ class ImageStore:
 
     def _check_whole(self, image: Image) -> None:
         if image.id not in self._known:
-            raise NotThere("image", image.id)
+            raise NotFound("image", image.id)
         if image.id in self._halves:
             raise EngineError(f"image {image.id} is half removed: pull it again")
 
@@ -362,7 +361,7 @@ class ImageStore:
                     return self._names[each]
         found = [each for each in there if len(bare) >= _SHORTEST_PREFIX and each.startswith(f"sha256:{bare}")]
         if len(found) != 1:
-            raise NotThere("image", name)
+            raise NotFound("image", name)
         return found[0]
 
     def _with_names(self, image: Image) -> Image:

@@ -2,7 +2,6 @@
 
 Rules: credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
 a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
-Next: :mod:`nri.engine.images.unpack`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from nri.engine.images.registries import Credentials, Registry, auth_file, registries_conf
 from nri.engine.support.command import run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, NotThere
+from nri.engine.support.errors import CommandFailed, CommandTimeout, NotFound
 from nri.files import walk
 
 __all__ = ["OnProgress", "Progress", "Transport", "fatal_words"]
@@ -63,7 +62,7 @@ class Transport:
     ) -> bytes:
         """A manifest as the registry has it, byte for byte, or the configuration that it names.
 
-        Raises NotThere, CommandFailed, CommandTimeout.
+        Raises NotFound, CommandFailed, CommandTimeout.
         """
         kind = ["--config"] if of_config else ["--no-tags"]
         words = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
@@ -126,7 +125,7 @@ class Transport:
         if output.code:
             cause = fatal_words(output.stderr.decode(errors="replace"))
             if any(phrase in cause for phrase in _MISSING):
-                raise NotThere("image", f"{name} ({cause})")
+                raise NotFound("image", f"{name} ({cause})")
             raise CommandFailed(action, output.code, cause)
         return output.stdout
 

@@ -2,7 +2,6 @@
 
 Rules: reads the OCI layout that skopeo wrote; umoci keeps layers inside the root file system whatever their symlinks
 say, and fails for one whose content is not what the configuration lists at its place; sizes are what the disk gives.
-Next: :mod:`nri.engine.images.snapshots`.
 """
 
 from __future__ import annotations

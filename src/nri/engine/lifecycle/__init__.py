@@ -1,30 +1,10 @@
-"""Pods and containers from creation to removal: steps that change the machine, their undos, the calls of plugins.
+"""The parts of an engine that several of the CRI's calls share: records, events of plugins, processes, ends, machine.
 
-Rules: this room joins the others (state, processes, images, specs, networks) and NRI; it knows no gRPC. A request is
-one method of `Pods` or `Containers`; every end of a container is handled by `ExitHandler`; plugins are called in
-`Domain` alone. Modules in the order of a request: `inventory`, `status`, `bus`, `hub`, `resources`, `processes`,
-`domain`, `exit_handler`, `pod_steps`, `pods`, `creation`, `containers`, `updates`, `replay`; `parts` is below them all.
-Next: :mod:`nri.engine.lifecycle.parts`.
+A call itself is a file of :mod:`nri.engine.calls`. Nothing here knows gRPC.
+
+- `inventory`: pods and containers in memory as on disk, and their statuses for clients and plugins.
+- `domain`, `hub`: the one place that calls plugins; one adaptation for all domains of an engine.
+- `processes`, `cgroups`, `exit_handler`, `resources`: containers while they run, and what becomes of their ends.
+- `bus`: events for clients that listen.
+- `machinery`, `dry`, `places`, `pod_namespaces`, `undo`: the real parts, those that do nothing, and undos of steps.
 """
-
-from nri.engine.lifecycle.bus import EventBus, Subscription
-from nri.engine.lifecycle.containers import Containers
-from nri.engine.lifecycle.domain import Domain
-from nri.engine.lifecycle.hub import NriDomain, NriHub
-from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry
-from nri.engine.lifecycle.pods import Pods
-from nri.engine.lifecycle.status import container_status, pod_status
-
-__all__ = [
-    "ContainerEntry",
-    "Containers",
-    "Domain",
-    "EventBus",
-    "NriDomain",
-    "NriHub",
-    "PodEntry",
-    "Pods",
-    "Subscription",
-    "container_status",
-    "pod_status",
-]

@@ -1,7 +1,6 @@
-"""The steps of pods and containers that are done: a line of the log each, and the CRI's event for as many as listen.
+"""Publish the finished steps of pods and containers: a line of the log each, and the CRI's event for all listeners.
 
-Rules: a listener that does not keep up loses the oldest events, and holds up no other. Next:
-:mod:`nri.engine.lifecycle.hub`.
+A slow listener loses the oldest events, and holds up no other.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections import deque
 from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
-from nri.engine.lifecycle.status import container_status, pod_status
-from nri.engine.support.errors import NotThere
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, container_status, pod_status
+from nri.engine.support.errors import NotFound
 
 __all__ = ["EventBus", "Subscription"]
 
@@ -111,7 +109,7 @@ class EventBus:
         """Add the statuses of a pod and its containers to an event."""
         try:
             event.pod_sandbox_status.CopyFrom(pod_status(self._inventory.pod(pod_id)))
-        except NotThere:
+        except NotFound:
             return  # it is removed
         event.containers_statuses.extend(map(container_status, self._inventory.containers(pod_id)))
 

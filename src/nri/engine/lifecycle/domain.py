@@ -1,9 +1,9 @@
-"""NRI for the pods and containers of the CRI: the one place that calls plugins.
+"""NRI for the pods and containers of the CRI: the only place that calls plugins.
 
-One job: :class:`Domain`, a method for each moment at which plugins get an event (surrounding-systems.md D.2). Rules:
-events before a change raise what the request fails with, events after one are logged; stop and remove are reported once
-in the life of a pod or container, also over restarts, because the record says what was reported; what plugins want of
-other containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.exit_handler`.
+:class:`Domain` has a method for each moment at which plugins get an event. An event before a change raises the error
+that the request fails with; an event after a change is logged if it fails. Stop and remove are reported once in the
+life of a pod or container, also over restarts, because the record has the last reported event. What plugins want for
+other containers goes to `Resources`, which notifies no plugin.
 """
 
 from __future__ import annotations
@@ -12,31 +12,38 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from nri.adaptation import CreateReply, OrderedUpdates, StopReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.hub import NriHub
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, pod_status, progress
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.lifecycle.status import pod_status, progress
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import NotThere
+from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
-__all__ = ["Domain"]
+__all__ = ["Domain", "Messages"]
 
-#: The last state of a pod or container that plugins got; the key of it in the record.
-_TOLD, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
+#: The key in a record of the last state that was reported to plugins, and those states.
+_REPORTED, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
 
 
+class Messages(NamedTuple):
+    """A pod and a container in a creation as plugins see them. `spec` is the one that `container` was made from."""
+
+    pod: m.PodSandbox
+    container: m.Container
+    spec: dict[str, Any]
+
+
 class Domain:
-    """The pods and containers of one of the engine's domains, as plugins know them."""
+    """The pods and containers of one domain of the engine, as plugins know them."""
 
     def __init__(
         self, name: str, hub: NriHub, inventory: Inventory, resources: Resources, processes: Processes
@@ -53,83 +60,99 @@ class Domain:
     # --- pods ---
 
     def run_pod(self, pod: PodEntry) -> None:
-        """Tell of a pod that is made and not ready yet. Raises what the request fails with."""
-        shown = self.pod_message(pod)
-        pod.record.nri[_TOLD] = _CREATED
+        """Ask plugins about a pod that is created and not ready yet. Raises NriError, which refuses it."""
+        message = self.pod_message(pod)
+        pod.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is not None:
-            self._hub.adaptation.run_pod_sandbox(shown)
+            self._hub.adaptation.run_pod_sandbox(message)
 
     def update_pod(
-        self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, wanted: pb.LinuxContainerResources | None
+        self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, resources: pb.LinuxContainerResources | None
     ) -> None:
-        """Tell of resources that a pod is about to get. Raises what the request fails with."""
+        """Ask plugins about new resources of a pod. Raises NriError, which refuses them."""
         if self._hub.adaptation is not None:
-            parts = [None if each is None else convert.to_nri(each).value for each in (overhead, wanted)]
+            parts = [None if part is None else convert.to_nri(part).value for part in (overhead, resources)]
             self._hub.adaptation.update_pod_sandbox(self.pod_message(pod), *parts)
 
     def post_update_pod(self, pod: PodEntry) -> None:
-        """Tell that a pod has got new resources."""
+        """Notify plugins that a pod has new resources."""
         if self._hub.adaptation is not None:
             self._logged("post_update_pod_sandbox", self.pod_message(pod))
 
     def stop_pod(self, pod: PodEntry) -> None:
-        """Tell, once, that a pod has stopped, while its network is still there."""
+        """Notify plugins, once, that a pod has stopped, while its network still exists."""
         if self._advance(pod, _STOPPED, (_CREATED,)):
             self._logged("stop_pod_sandbox", self.pod_message(pod))
 
     def remove_pod(self, pod: PodEntry) -> None:
-        """Tell, once, that a pod is removed; that it has stopped comes first if it was not told."""
+        """Notify plugins, once, that a pod is removed; its stop comes first if it was not reported."""
         self.stop_pod(pod)
         if self._advance(pod, _REMOVED, (_STOPPED,)):
             self._logged("remove_pod_sandbox", self.pod_message(pod))
 
     # --- containers ---
 
-    def create(self, pod: PodEntry, container: ContainerEntry) -> CreateReply | None:
-        """Ask plugins about a container to be made; None without NRI. Raises what the request fails with."""
-        shown = self.pod_message(pod), self.container_message(container)
-        container.record.nri[_TOLD] = _CREATED
-        return None if self._hub.adaptation is None else self._hub.adaptation.create_container(*shown)
+    def messages(self, pod: PodEntry, container: ContainerEntry) -> Messages | None:
+        """The pod and the container of a creation as plugins see them; None without NRI."""
+        if self._hub.adaptation is None:
+            return None
+        return Messages(self.pod_message(pod), self.container_message(container), container.spec)
+
+    def create(self, container: ContainerEntry, messages: Messages | None) -> CreateReply | None:
+        """Ask plugins about a container to be created; None without NRI. Raises NriError, which refuses it."""
+        container.record.nri[_REPORTED] = _CREATED
+        if self._hub.adaptation is None or messages is None:
+            return None
+        return self._hub.adaptation.create_container(messages.pod, messages.container)
 
     def undo_create(self, container: ContainerEntry) -> None:
-        """Tell those that were asked that a container is not made after all."""
+        """Notify the plugins that were asked that a container is not created after all."""
         self.stop(container)
         self.remove(container)
 
-    def post_create(self, container: ContainerEntry) -> None:
-        """Tell that a container is made."""
-        self._logged_pair("post_create_container", container)
+    def post_create(self, container: ContainerEntry, messages: Messages | None) -> None:
+        """Notify plugins that a container is created. `messages` are those of the question to plugins."""
+        if messages is None:
+            return
+        if container.spec == messages.spec:
+            message = m.Container()
+            message.CopyFrom(messages.container)
+            record = container.record
+            message.pid, message.created_at, message.status_message = record.pid, record.created_at_ns, record.message
+        else:  # plugins have changed it
+            message = self.container_message(container)
+        self._logged("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
-        """Tell of a container that is about to start. Raises what the request fails with."""
+        """Ask plugins about a container that is about to start. Raises NriError, which refuses the start."""
         if self._hub.adaptation is not None:
             self._hub.adaptation.start_container(*self._pair(container))
 
     def post_start(self, container: ContainerEntry) -> None:
-        """Tell that a container runs."""
+        """Notify plugins that a container runs."""
         self._logged_pair("post_start_container", container)
 
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply what plugins want of containers."""
+        """Apply updates that plugins request."""
         return self._resources.apply(updates)
 
-    def update_container(self, container: ContainerEntry, wanted: m.LinuxResources) -> UpdateReply | None:
-        """Ask plugins about new resources; None without NRI. Raises what the request fails with."""
+    def update_container(self, container: ContainerEntry, resources: m.LinuxResources) -> UpdateReply | None:
+        """Ask plugins about new resources; None without NRI. Raises NriError, which refuses them."""
         if self._hub.adaptation is None:
             return None
         try:
-            return self._hub.adaptation.update_container(*self._pair(container), wanted)
+            return self._hub.adaptation.update_container(*self._pair(container), resources)
         except NriError:
             if self._hub.tell_refused:
                 self.post_update(container)
             raise
 
     def post_update(self, container: ContainerEntry) -> None:
-        """Tell that a container has got new resources."""
+        """Notify plugins that a container has new resources."""
         self._logged_pair("post_update_container", container)
 
     def stop(self, container: ContainerEntry) -> None:
-        """Tell, once, that a container has stopped, and apply what plugins want of others then."""
+        """Notify plugins, once, that a container has stopped, and apply their updates of other containers."""
         if not self._advance(container, _STOPPED, (_CREATED,)):
             return
         reply: StopReply | None = self._logged_pair("stop_container", container)
@@ -137,41 +160,41 @@ class Domain:
             self.follow(reply)
 
     def remove(self, container: ContainerEntry) -> None:
-        """Tell, once, that a container is removed; that it has stopped comes first if it was not told."""
+        """Notify plugins, once, that a container is removed; its stop comes first if it was not reported."""
         self.stop(container)
         if self._advance(container, _REMOVED, (_STOPPED,)):
             self._logged_pair("remove_container", container)
 
-    # --- what plugins want of others ---
+    # --- updates and evictions that plugins request ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, own: Sequence[UpdateResult] = ()) -> None:
-        """Do what a reply asks for beside its own container: updates of others, and evictions.
+        """Apply the updates of other containers and the evictions in a reply.
 
-        `own` is what became of the container's own update, for those who ask later.
+        `own` is the result of the container's own update, which the provenance keeps.
         """
         reply.commit([*own, *self._hub.update(reply.updates)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:
-        """Whether there is such a container here, by its whole id."""
+        """Whether a container of this id exists here. The beginning of an id does not count."""
         try:
             return self._inventory.container(container_id).id == container_id
         except NriError:
             return False
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins want gone."""
-        for each in evictions:
-            self._processes.evict(each.container_id, each.reason)
+        """Begin to stop containers that plugins evict."""
+        for eviction in evictions:
+            self._processes.evict(eviction.container_id, eviction.reason)
 
-    # --- what plugins are shown ---
+    # --- messages ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods that are ready and containers that are not over, or whose end was not told yet."""
-        pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_TOLD) == _CREATED]
+        """All pods that are ready and containers that have not ended, or whose end was not reported yet."""
+        pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_REPORTED) == _CREATED]
         containers = [
-            each for each in self._inventory.containers()
-            if each.record.state in _LISTED or each.record.nri.get(_TOLD) == _CREATED
+            container for container in self._inventory.containers()
+            if container.record.state in _LISTED or container.record.nri.get(_REPORTED) == _CREATED
         ]  # fmt: skip
         return [*map(self.pod_message, pods)], [*map(self.container_message, containers)]
 
@@ -198,25 +221,25 @@ class Domain:
     def _pair(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
         try:
             pod = self.pod_message(self._inventory.pod(container.record.pod_id))
-        except NotThere:  # its record was lost; the event is for the container
+        except NotFound:  # its record was lost; the event is for the container
             pod = m.PodSandbox(id=container.record.pod_id)
         return pod, self.container_message(container)
 
     # --- inside ---
 
-    def _advance(self, entry: PodEntry | ContainerEntry, told: str, before: tuple[str, ...]) -> bool:
-        """Note the next event of a pod or container; False if plugins had it already, or none."""
+    def _advance(self, entry: PodEntry | ContainerEntry, state: str, before: tuple[str, ...]) -> bool:
+        """Record the next reported state; False unless the present one is in `before`."""
         with entry.record_lock:
-            if entry.record.nri.get(_TOLD) not in before:
+            if entry.record.nri.get(_REPORTED) not in before:
                 return False
-            self._inventory.note(entry, nri={**entry.record.nri, _TOLD: told})
+            self._inventory.note(entry, nri={**entry.record.nri, _REPORTED: state})
             return True
 
     def _logged_pair(self, event: str, container: ContainerEntry) -> Any:
         return None if self._hub.adaptation is None else self._logged(event, *self._pair(container))
 
     def _logged(self, event: str, *messages: Any) -> Any:
-        """Send an event whose failure stops nothing."""
+        """Send an event; its failure is only logged."""
         if self._hub.adaptation is None:
             return None
         try:

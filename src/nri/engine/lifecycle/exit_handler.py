@@ -1,9 +1,7 @@
-"""The ends of containers, handled in one place: they end by themselves, by force, or by a failed start.
+"""The end of a container, whether by itself, by force or by a failed start: recorded once, reported to plugins once.
 
-One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
-of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
-time; ends that came while no engine ran are reported when the plugins of before are back. Next:
-:mod:`nri.engine.lifecycle.pod_steps`.
+What is left of the container's processes is killed before it counts as ended. Each end has a thread, because plugins
+take their time. Ends that came while no engine ran are reported when the plugins of before are back.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
-from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.processes import CLEARED, Processes
 from nri.engine.process import Exit
 from nri.engine.state import ContainerState, PodState
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import describe
 
 __all__ = ["ExitHandler"]
@@ -115,8 +113,8 @@ class ExitHandler:
     def _take(self, found: Exit) -> None:
         try:
             container = self._inventory.container(found.container_id)
-        except NotThere:
-            self._holder_ended(found)
+        except NotFound:
+            self._pause_process_ended(found)
         else:
             self.take(container, found)
 
@@ -177,11 +175,11 @@ class ExitHandler:
             return False
         return True
 
-    def _holder_ended(self, found: Exit) -> None:
+    def _pause_process_ended(self, found: Exit) -> None:
         """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""
         try:
             container = self._inventory.pod(found.container_id)
-        except NotThere:
+        except NotFound:
             return
         with container.record_lock:
             if container.record.state is PodState.READY:

@@ -1,9 +1,8 @@
-"""One adaptation for all of an engine's domains: namespaces of containers that know nothing of each other.
+"""One adaptation for all domains of an engine: namespaces of containers that know nothing of each other.
 
-One job: join the domains' states for plugins that register, and hand each update and eviction to the domain that has
-the container. Rules: an id that two domains have is that of neither: what plugins want of it is refused by both names,
-and never done to the wrong container. Without NRI there is no adaptation, and events are not sent. Next:
-:mod:`nri.engine.lifecycle.resources`.
+The hub joins the states of the domains for plugins that register, and hands each update and eviction to the domain that
+has the container. An id that exists in two domains belongs to neither: what plugins want for it is refused with the
+names of both. Without NRI there is no adaptation, and events are not sent.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The pods and containers of an engine, in memory as on disk.
+"""The pods and containers of an engine, in memory as on disk, and their statuses in the CRI's words.
 
-One job: :class:`Inventory`, through which every change of a record goes. Rules: a change is written before it counts,
-or nothing is changed; the records that pods and containers exist are synced to the disk. Locks are always taken in this
-order: the `request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the
-moment of a change; nothing waits inside), then the tables' own. So an update that a plugin wants of another container
-needs the `record_lock` alone and waits for no request. Next: :mod:`nri.engine.lifecycle.status`.
+Every change of a record goes through :class:`Inventory`. A change is written before it counts, or nothing is changed;
+the records that pods and containers exist are synced to the disk. Locks are always taken in this order: the
+`request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the moment of a
+change; nothing waits inside), then the tables' own. So an update by a plugin of another container needs the
+`record_lock` alone and waits for no request.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,23 @@ from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerRecord, ContainerState, Ids, Names, PodRecord, PodState, Store
 from nri.engine.state.tables import next_container_state, next_pod_state
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular, write_whole
 
-__all__ = ["ContainerEntry", "Inventory", "PodEntry", "to_json"]
+__all__ = ["STATES", "ContainerEntry", "Inventory", "PodEntry", "container_status", "pod_status", "progress", "to_json"]
 
 _log = logging.getLogger(__name__)
 
+#: States of containers in the CRI's words.
+STATES = {
+    ContainerState.CREATING: pb.CONTAINER_CREATED,
+    ContainerState.CREATED: pb.CONTAINER_CREATED,
+    ContainerState.STARTING: pb.CONTAINER_CREATED,
+    ContainerState.RUNNING: pb.CONTAINER_RUNNING,
+    ContainerState.EXITED: pb.CONTAINER_EXITED,
+    ContainerState.REMOVING: pb.CONTAINER_EXITED,
+    ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
+}
 #: The steps that give room on the disk back, and must not fail for the want of it.
 _TAKES_AWAY = ("stop", "finish stop", "remove")
 #: So much of an id is shown to people, as `nri pod ps` does.
@@ -46,15 +57,10 @@ class PodEntry:
     """A pod: its record, and the configuration in it as a message."""
 
     def __init__(self, record: PodRecord) -> None:
-        self.record = record
+        self.id, self.record = record.id, record
         self.config = json_format.ParseDict(record.config, pb.PodSandboxConfig(), ignore_unknown_fields=True)
         self.request_lock = threading.RLock()
         self.record_lock = threading.RLock()
-
-    @property
-    def id(self) -> str:
-        """The pod's id."""
-        return self.record.id
 
     def __str__(self) -> str:
         """As the log has it: `pod 1f2e3d4c5b6a7 default/web`."""
@@ -74,7 +80,7 @@ class ContainerEntry:
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
-        self.record = record
+        self.id, self.record = record.id, record
         self.config = json_format.ParseDict(record.config, pb.ContainerConfig(), ignore_unknown_fields=True)
         self.spec = spec
         self.request_lock = threading.RLock()
@@ -85,11 +91,6 @@ class ContainerEntry:
         self.failure = ""
         self.starting = threading.RLock()
         self.order = FieldOrder()
-
-    @property
-    def id(self) -> str:
-        """The container's id."""
-        return self.record.id
 
     def __str__(self) -> str:
         """As the log has it: `container 1f2e3d4c5b6a7 default/web/app`."""
@@ -115,23 +116,23 @@ class Inventory:
     # --- finding ---
 
     def pod(self, prefix: str) -> PodEntry:
-        """The pod of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        """The pod of an id or its beginning. Raises NotFound, also for one that is still being made."""
         return self._pod(self._pod_ids.resolve(prefix), prefix)
 
     def _pod(self, identity: str, asked: str) -> PodEntry:
         with self._lock:
             found = self._pods.get(identity)
         if found is None or found.record.state is PodState.CREATING:
-            raise NotThere("pod", asked)
+            raise NotFound("pod", asked)
         return found
 
     def container(self, prefix: str) -> ContainerEntry:
-        """The container of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        """The container of an id or its beginning. Raises NotFound, also for one that is still being made."""
         identity = self._container_ids.resolve(prefix)
         with self._lock:
             found = self._containers.get(identity)
         if found is None or found.record.state is ContainerState.CREATING:
-            raise NotThere("container", prefix)
+            raise NotFound("container", prefix)
         return found
 
     def pods(self) -> list[PodEntry]:
@@ -154,14 +155,14 @@ class Inventory:
     def add(self, entry: Entry) -> None:
         """Take in a pod or container that is about to be made, with its name; its record is on the disk then.
 
-        Raises AlreadyThere if another one has the name.
+        Raises AlreadyExists if another one has the name.
         """
         self._names(entry).reserve(entry.record.name, entry.id)
         self.put(entry)
         self._enter(entry)
 
     def take_in(self, entry: Entry) -> None:
-        """Take in a pod or container that the disk has. Raises AlreadyThere if another one has its name."""
+        """Take in a pod or container that the disk has. Raises AlreadyExists if another one has its name."""
         self._names(entry).reserve(entry.record.name, entry.id)
         self._enter(entry)
 
@@ -249,3 +250,70 @@ def read_spec(bundle: Path) -> dict[str, Any]:
 def _set(entry: Entry, values: dict[str, Any]) -> None:
     for name, value in values.items():
         setattr(entry.record, name, value)
+
+
+# --- statuses: the CRI has two states of a pod and four of a container; pure ---
+
+
+def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
+    """The status of a pod."""
+    record = entry.record
+    status = pb.PodSandboxStatus(
+        id=record.id,
+        metadata=entry.config.metadata,
+        state=pb.SANDBOX_READY if record.state is PodState.READY else pb.SANDBOX_NOTREADY,
+        created_at=record.created_at_ns,
+        labels=record.labels,
+        annotations=record.annotations,
+        runtime_handler=record.runtime_handler,
+    )
+    status.network.ip = record.ips[0] if record.ips else ""
+    status.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in record.ips[1:])
+    status.linux.namespaces.options.CopyFrom(entry.config.linux.security_context.namespace_options)
+    return status
+
+
+def progress(entry: ContainerEntry) -> pb.ContainerStatus:
+    """The part of a container's status that plugins get: how far it has come, and its image.
+
+    All of it, with its mounts and resources out of JSON, takes several times as long.
+    """
+    record = entry.record
+    return pb.ContainerStatus(
+        id=record.id,
+        state=STATES[record.state],
+        created_at=record.created_at_ns,
+        started_at=record.started_at_ns,
+        finished_at=record.finished_at_ns,
+        exit_code=record.exit_code,
+        image_ref=record.image_ref,
+        image_id=record.image_id,
+        reason=record.reason,
+        message=record.message,
+    )
+
+
+def container_status(entry: ContainerEntry) -> pb.ContainerStatus:
+    """The status of a container."""
+    record, config = entry.record, entry.config
+    status = progress(entry)
+    status.MergeFrom(
+        pb.ContainerStatus(
+            metadata=config.metadata,
+            image=config.image,
+            labels=record.labels,
+            annotations=record.annotations,
+            mounts=_mounts(record.mounts),
+            log_path=record.log_path,
+            stop_signal=config.stop_signal,
+        )
+    )
+    if record.image:
+        status.image.image = record.image
+    json_format.ParseDict(record.resources, status.resources.linux, ignore_unknown_fields=True)
+    json_format.ParseDict(record.user, status.user.linux, ignore_unknown_fields=True)
+    return status
+
+
+def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
+    return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]

@@ -1,8 +1,7 @@
-"""The processes of containers and of what holds a pod: made by conmon and OCI runtime, stopped, taken away.
+"""The processes of containers and of pods: created by conmon and the OCI runtime, stopped, removed.
 
-Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Where
+Plugins are neither asked nor notified here. A removal takes away what exists, also what a killed engine has left. Where
 the OCI runtime cannot read its own state of a container, all processes in the container's cgroups are killed instead.
-Next: :mod:`nri.engine.lifecycle.domain`.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from nri.cri.evictions import Evictions
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, write_spec
-from nri.engine.lifecycle.parts.cgroups import Cgroups
-from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.command import end_left
-from nri.engine.support.errors import CommandTimeout, EngineError, NotThere
+from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
 from nri.files import remove_tree
 from nri.text import plain
 
@@ -128,7 +127,7 @@ class Processes:
         """The cgroup of a container's pod; plugins may have given the container itself another one."""
         try:
             return self._inventory.pod(record.pod_id).record.cgroup_parent
-        except NotThere:
+        except NotFound:
             return posixpath.dirname(record.cgroup_path)
 
     # --- stopping ---

@@ -1,9 +1,8 @@
-"""Resources of containers that exist: put into force by the OCI runtime, and kept in spec and record.
+"""Resources of existing containers: put into force by the OCI runtime, and kept in spec and record.
 
-One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
-plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
-cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
-Next: :mod:`nri.engine.lifecycle.processes`.
+Used for updates of clients and of plugins; plugins are not asked here, so an update by a plugin never comes back to
+one. Only the container's `record_lock` is held. What this machine or this runtime cannot do is left out and reported by
+the field's name; spec and record change only after the runtime has accepted it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, to_json, write_spec
-from nri.engine.lifecycle.parts.machinery import fit
+from nri.engine.lifecycle.machinery import fit
 from nri.engine.process import Runtime
 from nri.engine.spec import Machine
 from nri.engine.state.tables import next_container_state
-from nri.engine.support.errors import EngineError, NotThere, WrongState
+from nri.engine.support.errors import EngineError, NotFound, WrongState
 from nri.errors import NriError
 from nri.oci import Generator, without_unset
 
@@ -63,7 +62,7 @@ class Resources:
         try:
             container = self._inventory.container(update.container_id)
             self.change(container, update.linux.resources, result, numbers=numbers)
-        except (NotThere, WrongState) as error:
+        except (NotFound, WrongState) as error:
             result.mark_stale(str(error))
         except (NriError, OSError) as error:
             _log.warning("an update by a plugin of container %s failed: %s", update.container_id, error)

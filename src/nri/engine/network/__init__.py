@@ -2,7 +2,6 @@
 
 Rules: knows no pod and no CRI message; what ADD has begun, DEL takes back, also after a restart, because the answer of
 each ADD is kept on disk.
-Next: :mod:`nri.engine.network.netns`.
 """
 
 from nri.engine.network.cni import Cni

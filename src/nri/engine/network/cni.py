@@ -4,7 +4,7 @@ Rules: a plugin is a program that gets JSON and environment, with a deadline; AD
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
 the configuration of that day; DEL tries all plugins and names the first error. An answer that nobody can read any more
 keeps no pod from being stopped: it is set aside, and the log says that the plugins were not asked.
-Source: the CNI specification 1.1.0, sections 2 to 4. Next: :mod:`nri.engine.network.results`.
+Source: the CNI specification 1.1.0, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import end_left, last_words, run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from nri.files import private_folder, read_regular, set_aside, write_whole
 
 __all__ = ["Cni"]
@@ -159,7 +159,7 @@ class Cni:
         for folder in self.folders:
             if os.access(folder / name, os.X_OK):
                 return str(folder / name)
-        raise ToolMissing(f"{name} (a CNI plugin, looked for in {', '.join(map(str, self.folders))})")
+        raise MissingTool(f"{name} (a CNI plugin, looked for in {', '.join(map(str, self.folders))})")
 
     def _kept(self, pod_id: str) -> Json | None:
         try:

@@ -2,7 +2,6 @@
 
 Rules: files in the order of their names, ``.conflist``, ``.conf`` and ``.json``; a file that cannot be used is passed
 over and named; the folder is read at each call, because operators put the file there while we run.
-Next: :mod:`nri.engine.network.cni`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: a namespace is made by a thread that ends with it, and is never entered by another one; its loopback is up;
 removing one that is gone is no error.
-Next: :mod:`nri.engine.network.configuration`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The values that CNI plugins are given, and those that they answer with.
 
 Rules: pure; a value of a wrong type is an error, and an address is one: it becomes a line of /etc/hosts.
-Next: :mod:`nri.engine.machine`.
 """
 
 from __future__ import annotations

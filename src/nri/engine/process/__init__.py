@@ -2,7 +2,6 @@
 
 Rules: knows ids, bundles and OCI dictionaries, and neither CRI nor NRI nor records. Every wait has a deadline; an error
 names the cause, also where only the runtime's own log has it.
-Next: :mod:`nri.engine.process.runtime`.
 """
 
 from nri.engine.process.attach import Attachment

@@ -2,7 +2,6 @@
 
 Rules: conmon sends one packet for each piece of output, its first byte says which stream; what is written goes to the
 container's stdin. The socket is opened through its folder's descriptor, so that a long path does not matter.
-Next: :mod:`nri.engine.process.execution`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ One job: start one conmon for each container, and speak to it. Rules: conmon cre
 runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
 folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files, exit code), so that nothing is
 left of one that is killed in the middle of writing it.
-Next: :mod:`nri.engine.process.exits`, which waits for it.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Conmon:
         """Create the container of a bundle; :meth:`Runtime.start` has it run.
 
         `place` gets conmon's pid before it does anything, to put it into a cgroup. Raises CommandFailed with the
-        runtime's words, CommandTimeout, ToolMissing, RequestError; nothing is left of the container then.
+        runtime's words, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip

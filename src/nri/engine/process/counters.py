@@ -1,7 +1,7 @@
 """All that the kernel counts for a container, for metrics: more than the few numbers that statistics have.
 
 Rules: both cgroup versions give the same names; what a kernel does not count is left out, never 0; a limit that is none
-is 0. Pure parsers under one function that reads. Next: :mod:`nri.engine.process.dry`.
+is 0. Pure parsers under one function that reads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: what the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
 bundle without configuration); nothing is touched but the bundle's folder; a container runs until it is killed.
-Next: :mod:`nri.engine.images`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from nri.engine.process.conmon import Created
 from nri.engine.process.execution import ExecResult
 from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
-from nri.engine.support.errors import CommandFailed, NotThere
+from nri.engine.support.errors import CommandFailed, NotFound
 
 __all__ = ["FIRST_PID", "DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
 
@@ -130,7 +129,7 @@ class DryRuntime:
         try:
             return self._containers[container_id]
         except KeyError:
-            raise NotThere("container", container_id) from None
+            raise NotFound("container", container_id) from None
 
     def _change(self, container_id: str, command: str, before: tuple[str, ...], after: str) -> None:
         with self._lock:

@@ -11,7 +11,6 @@ that do not wait for the program.
 A stranger is never killed: a number alone may be another process by now, so the runtime that started a program has to
 be above it. Each process is stopped before its children are looked for, because it could start another one in between,
 which would go unnoticed. How deep they go is the container's choice, so nothing here calls itself.
-Next: :mod:`nri.engine.process.stats`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 One job: one thread that waits for conmons. Rules: conmon writes the exit code before it ends, so its end is all that
 has to be waited for (a pidfd, which cannot mean another process); a conmon that ends without leaving a code was killed:
 its container has neither log nor exit code any more, so it is killed, and said to have ended with 137 and that reason.
-Next: :mod:`nri.engine.process.attach`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 from nri.engine.process.conmon import NUMBER_BYTES, PERSIST, find_conmon
 from nri.engine.process.runtime import Runtime
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular
 
 __all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
@@ -156,7 +155,7 @@ def end_lost(runtime: Runtime, container_id: str) -> None:
     """Kill a container without conmon, and wait until its first process is gone."""
     try:
         pid = runtime.state(container_id).pid
-    except NotThere:
+    except NotFound:
         return
     try:
         descriptor = os.pidfd_open(pid) if pid > 0 else -1

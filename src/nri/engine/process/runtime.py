@@ -3,7 +3,6 @@
 Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
 log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
 parent of the container. A runtime waits on a pipe in the place of its own state, so it is not called then.
-Next: :mod:`nri.engine.process.conmon`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.process.runtime_log import STDERR, cause_of
 from nri.engine.support.command import Output, run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool, NotFound
 from nri.files import private_folder, remove_tree
 
 __all__ = ["Runtime", "RuntimeState", "parse_state", "process_id"]
@@ -96,12 +95,12 @@ class Runtime:
         self._call("start", container_id)
 
     def state(self, container_id: str) -> RuntimeState:
-        """The state of a container. Raises NotThere if the runtime does not know it."""
+        """The state of a container. Raises NotFound if the runtime does not know it."""
         try:
             return parse_state(self._call("state", container_id).stdout)[1]
         except CommandFailed as error:
             if _says(error, _NOT_THERE):
-                raise NotThere("container", container_id) from error
+                raise NotFound("container", container_id) from error
             raise
         except ValueError as error:
             raise EngineError(f"{self.name} state {container_id}: an answer that cannot be read: {error}") from error
@@ -140,7 +139,7 @@ class Runtime:
             self.state(container_id)
         except CommandFailed as error:
             return error.code > 0  # less is a signal: the runtime was killed, which says nothing of the state
-        except (NotThere, CommandTimeout, ToolMissing):
+        except (NotFound, CommandTimeout, MissingTool):
             return False
         except EngineError:
             return True

@@ -1,8 +1,7 @@
 """The cause of an OCI runtime's failure, out of what it printed and what it wrote into its log.
 
 Rules: pure but for reading the log file. The runtime's last words are first, then what only its log has: runc prints
-"can't get final child's PID from pipe: EOF" and writes "write /proc/self/oom_score_adj: permission denied" there. Next:
-:mod:`nri.engine.process.runtime`, which asks for it.
+"can't get final child's PID from pipe: EOF" and writes "write /proc/self/oom_score_adj: permission denied" there.
 """
 
 from __future__ import annotations

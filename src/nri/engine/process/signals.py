@@ -3,7 +3,6 @@
 An OCI runtime's kill is a program of ten milliseconds for one system call. Rules: the process has to be the child of
 the conmon of this very container, looked at after a pidfd of it was opened, so that it is never another one of the same
 number; where that cannot be shown, or the signal has no common name, nothing is sent, and the OCI runtime has to.
-Next: :mod:`nri.engine.process.exits`.
 """
 
 from __future__ import annotations

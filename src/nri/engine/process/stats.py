@@ -2,7 +2,6 @@
 
 Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
 the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
-Next: :mod:`nri.engine.process.counters`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The engine's front door: the CRI over gRPC on a unix socket.
+"""The CRI over gRPC on a unix socket.
 
-Rules: knows gRPC, which nothing below does (extra ``engine``); which calls there are is read from the messages'
-descriptors, who answers them is in `nri.engine.services`, and a call that no group answers is Unimplemented.
-Next: :mod:`nri.engine.server.server`, then `methods`, with the table from errors to statuses.
+The only part of the engine that knows gRPC (extra ``engine``). The calls are read from the messages' descriptors, and
+answered by the objects of `nri.engine.calls`; a call that none of them answers is Unimplemented.
 """
 
 from nri.engine.server.server import Server, cri_server

@@ -23,11 +23,11 @@ from google.protobuf.message_factory import GetMessageClass
 from nri.cri import codes
 from nri.cri.codes import Row
 from nri.engine.support.errors import (
-    AlreadyThere,
+    AlreadyExists,
     CommandTimeout,
     InvalidRequest,
-    NotThere,
-    ToolMissing,
+    MissingTool,
+    NotFound,
     TooMany,
     WrongState,
 )
@@ -40,11 +40,11 @@ Code = grpc.StatusCode
 ROWS = (
     codes.ROWS[0],
     Row(InvalidRequest, Code.INVALID_ARGUMENT),
-    Row(NotThere, Code.NOT_FOUND),
-    Row(AlreadyThere, Code.ALREADY_EXISTS),
+    Row(NotFound, Code.NOT_FOUND),
+    Row(AlreadyExists, Code.ALREADY_EXISTS),
     Row(WrongState, Code.FAILED_PRECONDITION),
     Row(TooMany, Code.RESOURCE_EXHAUSTED),
-    Row(ToolMissing, Code.FAILED_PRECONDITION),
+    Row(MissingTool, Code.FAILED_PRECONDITION),
     Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
     *codes.ROWS[1:],
 )

@@ -1,7 +1,6 @@
 """A threaded gRPC server for the CRI's two services.
 
-Rules: who may connect is `nri.cri.server`'s. Every error goes through the table in `nri.engine.server.methods`.
-Next: :mod:`nri.engine.server.methods`.
+`nri.cri.server` decides who may connect. Every error goes through the table in `nri.engine.server.methods`.
 """
 
 from __future__ import annotations
@@ -15,19 +14,17 @@ import grpc
 
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import SocketServer, bind
+from nri.engine.calls.events import EventCalls
+from nri.engine.calls.execution import ExecutionCalls, Streaming
+from nri.engine.calls.images import ImageCalls
+from nri.engine.calls.metrics import MetricCalls
+from nri.engine.calls.runtime_info import Facts, RuntimeInfoCalls
+from nri.engine.calls.stats import Readings, StatsCalls
+from nri.engine.calls.statuses import StatusCalls
 from nri.engine.engine import Engine
 from nri.engine.server.methods import Methods
-from nri.engine.services.containers import ContainerCalls
-from nri.engine.services.events import EventCalls
-from nri.engine.services.execution import ExecutionCalls, Streaming
-from nri.engine.services.images import ImageCalls
-from nri.engine.services.metrics import MetricCalls
-from nri.engine.services.pods import PodCalls
-from nri.engine.services.readings import Readings
-from nri.engine.services.runtime_info import Facts, RuntimeInfoCalls
-from nri.engine.services.stats import StatsCalls
 from nri.engine.support.errors import EngineError
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 
 __all__ = ["Server", "cri_server"]
 
@@ -89,17 +86,21 @@ def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
 
 def cri_server(engine: Engine, streaming: Streaming) -> Server:
     """The CRI of an engine, at the socket of its configuration; `streaming` gives addresses for exec and the like."""
-    pods, containers, images = engine.pods, engine.containers, engine.images
-    readings = Readings(pods, containers, images)
+    readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
         RuntimeInfoCalls(_facts(engine)),
-        PodCalls(pods, containers),
-        ContainerCalls(containers),
-        ExecutionCalls(pods, containers, streaming, dry=engine.config.dry),
+        engine.pod_creation,
+        engine.pod_removal,
+        engine.container_creation,
+        engine.container_start,
+        engine.container_removal,
+        engine.resource_updates,
+        StatusCalls(engine.inventory),
+        ExecutionCalls(engine.inventory, engine.running_containers, streaming, dry=engine.config.dry),
         StatsCalls(readings),
         EventCalls(engine.events),
         MetricCalls(readings),
-        ImageCalls(images),
+        ImageCalls(engine.images),
     ]
     return Server(engine.config.socket, groups, before_stop=engine.events.close)
 

@@ -4,7 +4,7 @@ Rules: pure functions. The machine's abilities, the account of a user name, the 
 values (`inputs`), found out by others. A value that cannot be used is a `nri.errors.RequestError` with field and value;
 what is left out for a good reason is in the result's notes. CDI devices are not resolved here but by `nri.oci`.
 Modules: `container` and `pod` put the parts together, which are `process`, `user`, `mounts`, `devices`,
-`capabilities`, `limits`, `namespaces`, `security`, `seccomp`, `sysctls` and `resources`. Next: `container`.
+`capabilities`, `limits`, `namespaces`, `security`, `seccomp`, `sysctls` and `resources`.
 """
 
 from nri.engine.spec.container import container_spec

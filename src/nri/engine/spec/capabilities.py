@@ -2,7 +2,7 @@
 
 Rules: names with or without CAP_, in any case, and ALL. ALL is settled first, then single ones are added, then
 dropped: adding NET_ADMIN and dropping ALL leaves NET_ADMIN alone, as in the field. ALL is all that the engine has.
-Inheritable ones are none, and ambient ones only where they are asked for. Next: `nri.engine.spec.namespaces`.
+Inheritable ones are none, and ambient ones only where they are asked for.
 """
 
 from __future__ import annotations

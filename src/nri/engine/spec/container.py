@@ -1,7 +1,6 @@
 """A container's OCI spec, put together.
 
-`container_spec` reads from top to bottom: each part of the spec comes from one module of this room. Next:
-`nri.engine.spec.inputs`, what goes in.
+`container_spec` reads from top to bottom: each part of the spec comes from one module of this room.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules: everything is forbidden, then the harmless devices are allowed, then those of the request. OCI runtimes make the
 harmless nodes by themselves; the rules are written out, because not all of them add these too. A privileged container
-has all devices of the host, and may use any. Next: `nri.engine.spec.capabilities`.
+has all devices of the host, and may use any.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _found(device: pb.Device, field: str, options: Options) -> list[Device]:
     for name in ("container_path", "host_path"):
         path = getattr(device, name)
         if not path.startswith("/") and (path or name == "host_path"):
-            raise RequestError(f"{field}.{name}", path, "is no absolute path")
+            raise RequestError(f"{field}.{name}", path, "must be an absolute path")
         check_path(f"{field}.{name}", path)
     nodes = list(options.devices.get(device.host_path, ()))
     if not nodes:

@@ -1,7 +1,6 @@
 """The values that a spec is made of, besides the CRI's own messages, and the result.
 
-One job: say what the caller has to find out first, because the functions of this room look at nothing. Next:
-`nri.engine.spec.container`.
+One job: say what the caller has to find out first, because the functions of this room look at nothing.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def check_pod(config: pb.PodSandboxConfig) -> None:
     if config.hostname and not _HOSTNAME.fullmatch(config.hostname):
         raise RequestError("hostname", config.hostname, "is not a name of at most 64 letters, digits, '.', '_' and '-'")
     if config.log_directory and not config.log_directory.startswith("/"):
-        raise RequestError("log_directory", config.log_directory, "is no absolute path")
+        raise RequestError("log_directory", config.log_directory, "must be an absolute path")
     check_path("log_directory", config.log_directory)
     for field in ("servers", "searches", "options"):
         for index, text in enumerate(getattr(config.dns_config, field)):

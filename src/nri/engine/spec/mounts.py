@@ -2,7 +2,7 @@
 
 Rules: a mount of the request takes the place of one of ours with its destination. They are sorted by depth, so that one
 below another comes after it; mounts of equal depth keep the request's order. A mount that is to pass mounts on, or to
-take them in, needs a source that does. Next: `nri.engine.spec.devices`.
+take them in, needs a source that does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _PROPAGATION = {
     pb.PROPAGATION_HOST_TO_CONTAINER: "rslave",
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
+_SHM = "/dev/shm"  # noqa: S108
 #: The propagation that the source must have for it.
 _NEEDS = {"rprivate": None, "rslave": ("rshared", "rslave"), "rshared": ("rshared",)}
 #: Options that `mount_options` may ask for: those that a bind mount can have of its own and that no other field sets.
@@ -40,26 +41,26 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
         RequestError: a mount cannot be made as it is asked for.
     """
     privileged = config.linux.security_context.privileged
-    asked = [_asked(index, mount, options) for index, mount in enumerate(config.mounts)]
-    made = {mount["destination"]: mount for mount in [*_usual(privileged), *_of_pod(config, pod)]}
-    for mount in asked:
-        made.pop(mount["destination"], None)
-    spread = "rprivate"
-    for mount in asked:
+    requested = [_requested_mount(index, mount, options) for index, mount in enumerate(config.mounts)]
+    others = {mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]}
+    for mount in requested:
+        others.pop(mount["destination"], None)
+    propagation = ""
+    for mount in requested:
         # The root file system has to take part: bidirectional is more than host to container.
         if "rshared" in mount["options"]:
-            spread = "rshared"
-        elif "rslave" in mount["options"] and spread == "rprivate":
-            spread = "rslave"
-    ordered = sorted([*made.values(), *asked], key=lambda mount: _depth(mount["destination"]))
-    return ordered, spread if spread != "rprivate" else ""
+            propagation = "rshared"
+        elif "rslave" in mount["options"] and not propagation:
+            propagation = "rslave"
+    return sorted([*others.values(), *requested], key=_depth), propagation
 
 
-def _depth(destination: str) -> int:
+def _depth(mount: Mount) -> int:
+    destination: str = mount["destination"]
     return 0 if destination == "/" else destination.count("/")
 
 
-def _usual(privileged: bool) -> list[Mount]:
+def _default_mounts(privileged: bool) -> list[Mount]:
     """The mounts that every container has: processes, devices, terminals, queues, the system, control groups."""
     safe = ["nosuid", "noexec", "nodev"]
     access = "rw" if privileged else "ro"
@@ -78,40 +79,38 @@ def _usual(privileged: bool) -> list[Mount]:
     ]
 
 
-def _of_pod(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
+def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
     """The mounts that the containers of a pod share: /etc/hosts and the like, and shared memory."""
     files = "ro" if config.linux.security_context.readonly_rootfs else "rw"
-    made = []
-    for destination, source in pod.files.items():
-        if destination == "/dev/shm":  # noqa: S108
-            made.append(_mount(destination, "bind", source, ["rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"]))
-        else:
-            made.append(_mount(destination, "bind", source, ["rbind", "rprivate", files]))
-    return made
+    shm = ["nosuid", "noexec", "nodev", "rw"]
+    return [
+        _mount(destination, "bind", source, ["rbind", "rprivate", *(shm if destination == _SHM else [files])])
+        for destination, source in pod.files.items()
+    ]
 
 
-def _asked(index: int, mount: pb.Mount, options: Options) -> Mount:
+def _requested_mount(index: int, mount: pb.Mount, options: Options) -> Mount:
     """One mount of the request."""
     field = f"mounts[{index}]"
     destination = _destination(mount, field)
     source = _source(index, mount, field, options)
-    spread = _spread(mount, source, field, options)
-    made = _mount(destination, "bind", source, ["rbind", spread])
-    made["options"].append(_access(mount, spread, field, options.machine))
+    propagation = _propagation(mount, source, field, options)
+    oci_mount = _mount(destination, "bind", source, ["rbind", propagation])
+    oci_mount["options"].append(_access(mount, propagation, field, options.machine))
     for place, option in enumerate(mount.mount_options):
         if option not in _OPTIONS:
-            raise RequestError(f"{field}.mount_options[{place}]", option, "is no option that a bind mount can have")
-        if option not in made["options"]:
-            made["options"].append(option)
+            raise RequestError(f"{field}.mount_options[{place}]", option, "is not an option of a bind mount")
+        if option not in oci_mount["options"]:
+            oci_mount["options"].append(option)
     if mount.uidMappings or mount.gidMappings:
-        _map_ids(made, mount, field, options.machine)
-    return made
+        _map_ids(oci_mount, mount, field, options.machine)
+    return oci_mount
 
 
 def _destination(mount: pb.Mount, field: str) -> str:
     path = mount.container_path
     if not path.startswith("/"):
-        raise RequestError(f"{field}.container_path", path, "is no absolute path")
+        raise RequestError(f"{field}.container_path", path, "must be an absolute path")
     check_path(f"{field}.container_path", path)
     clean = posixpath.normpath(path).replace("//", "/")
     if clean == "/":
@@ -132,30 +131,30 @@ def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
     if mount.image_sub_path:
         raise RequestError(f"{field}.image_sub_path", mount.image_sub_path, "needs an image beside it")
     if not mount.host_path.startswith("/"):
-        raise RequestError(f"{field}.host_path", mount.host_path, "is no absolute path")
+        raise RequestError(f"{field}.host_path", mount.host_path, "must be an absolute path")
     check_path(f"{field}.host_path", mount.host_path)
     return mount.host_path
 
 
-def _spread(mount: pb.Mount, source: str, field: str, options: Options) -> str:
+def _propagation(mount: pb.Mount, source: str, field: str, options: Options) -> str:
     """The option that says how mounts below it spread."""
-    asked = _PROPAGATION.get(mount.propagation)
-    if asked is None:
+    requested = _PROPAGATION.get(mount.propagation)
+    if requested is None:
         raise RequestError(f"{field}.propagation", mount.propagation, "is not known")
-    needed = _NEEDS[asked]
+    needed = _NEEDS[requested]
     if needed and options.propagation is not None and options.propagation(source) not in needed:
         name = pb.MountPropagation.Name(mount.propagation)
         raise RequestError(f"{field}.propagation", name, f"{source} is not on a mount that is {' or '.join(needed)}")
-    return asked
+    return requested
 
 
-def _access(mount: pb.Mount, spread: str, field: str, machine: Machine) -> str:
+def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> str:
     """The option that says who may write: ``rw``, ``ro``, or ``rro`` with all mounts below."""
     if not mount.recursive_read_only:
         return "ro" if mount.readonly else "rw"
     for problem, reason in (
         (not mount.readonly, "needs readonly beside it"),
-        (spread != "rprivate", "needs PROPAGATION_PRIVATE beside it"),
+        (propagation != "rprivate", "needs PROPAGATION_PRIVATE beside it"),
         (not machine.recursive_read_only, "the OCI runtime cannot do it"),
     ):
         if problem:
@@ -163,14 +162,16 @@ def _access(mount: pb.Mount, spread: str, field: str, machine: Machine) -> str:
     return "rro"
 
 
-def _map_ids(made: Mount, mount: pb.Mount, field: str, machine: Machine) -> None:
+def _map_ids(oci_mount: Mount, mount: pb.Mount, field: str, machine: Machine) -> None:
     """Have the files of a mount belong to other ids inside."""
     if not machine.idmapped_mounts:
         raise RequestError(f"{field}.uidMappings", len(mount.uidMappings), "the OCI runtime cannot map ids of mounts")
     for key, mappings in (("uidMappings", mount.uidMappings), ("gidMappings", mount.gidMappings)):
         if not mappings:
             raise RequestError(f"{field}.{key}", "", "both have to be there")
-        made[key] = [{"containerID": one.container_id, "hostID": one.host_id, "size": one.length} for one in mappings]
+        oci_mount[key] = [
+            {"containerID": one.container_id, "hostID": one.host_id, "size": one.length} for one in mappings
+        ]
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> Mount:

@@ -2,7 +2,7 @@
 
 A table of modes: POD joins the pod's, CONTAINER makes a new one, NODE is the host's (no entry in the spec), TARGET
 joins another container's. A container that says nothing is as its pod. The host name belongs to the network: a pod on
-the node's network has the node's name. Next: `nri.engine.spec.security`.
+the node's network has the node's name.
 """
 
 from __future__ import annotations

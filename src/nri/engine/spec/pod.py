@@ -1,7 +1,7 @@
-"""The holder of a pod: the OCI spec of its pause container.
+"""The OCI spec of a pod's pause container.
 
 Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
-pod's user. Next: `nri.engine.spec.container`, what runs in it.
+pod's user.
 """
 
 from __future__ import annotations

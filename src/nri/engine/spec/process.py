@@ -1,7 +1,7 @@
 """The process of a container: its command line, environment, working directory, terminal, and signal to stop it.
 
 Rules: what the request says comes before what the image says. `command` replaces the image's entry point and command
-both, `args` its command alone, as in Kubernetes. Next: `nri.engine.spec.user`.
+both, `args` its command alone, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def environment(config: pb.ContainerConfig, image: ImageConfig, hostname: str = 
 
 
 def cwd(config: pb.ContainerConfig, image: ImageConfig) -> str:
-    """The working directory. RequestError: it is no absolute path."""
+    """The working directory. RequestError: it must be an absolute path."""
     made = config.working_dir or image.working_dir or "/"
     if not made.startswith("/"):
         where = "working_dir" if config.working_dir else f"the working directory of image {image_name(config)}"
-        raise RequestError(where, made, "is no absolute path")
+        raise RequestError(where, made, "must be an absolute path")
     check_path("working_dir", made)
     return made
 

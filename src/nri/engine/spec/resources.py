@@ -2,8 +2,7 @@
 
 One job: what a creation and an update share. Rules: 0 and an empty text say "not set". A memory limit without a word on
 swap is one for both together, so that a container does not swap by default. Limits that this machine's cgroups lack
-are left out with a note, as in the field: the kubelet sends page sizes and unified keys without asking. Next:
-`nri.engine.spec.pod`.
+are left out with a note, as in the field: the kubelet sends page sizes and unified keys without asking.
 """
 
 from __future__ import annotations

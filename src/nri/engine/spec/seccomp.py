@@ -10,7 +10,7 @@ The calls are our own choice, made from the manual pages. In `ALLOWED` is what a
 sockets and its children. In `BY_CAPABILITY` is what is of use only with that capability, so a container that lacks it
 does not need the call. In `REFUSED` is what no ordinary container needs and what has been a way out of containers
 before: keys are not namespaced, io_uring and userfaultfd keep handing attackers of the kernel what they need. A name
-that an architecture does not have does no harm: OCI runtimes pass it over. Next: `nri.engine.spec.resources`.
+that an architecture does not have does no harm: OCI runtimes pass it over.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: a privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
 absent. A profile that was asked for and cannot be had is an error, and the runtime's default of something that this
 machine does not have is a note. SELinux labels are not managed: asked for on a machine with SELinux they are an error.
-Next: `nri.engine.spec.seccomp`, the default profile.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def localhost_profile(security: Security) -> str:
     if kind != _LOCALHOST:
         return ""
     if not ref.startswith("/"):
-        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is no absolute path")
+        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "must be an absolute path")
     check_path(f"{_FIELD}.seccomp.localhost_ref", ref)
     return ref
 
@@ -127,7 +126,7 @@ def paths(security: pb.LinuxContainerSecurityContext) -> dict[str, list[str]]:
     for field, key in (("masked_paths", "maskedPaths"), ("readonly_paths", "readonlyPaths")):
         for index, path in enumerate(getattr(security, field)):
             if not path.startswith("/"):
-                raise RequestError(f"{_FIELD}.{field}[{index}]", path, "is no absolute path")
+                raise RequestError(f"{_FIELD}.{field}[{index}]", path, "must be an absolute path")
             check_path(f"{_FIELD}.{field}[{index}]", path)
             made.setdefault(key, []).append(path)
     return made

@@ -2,7 +2,7 @@
 
 Rules: a name is taken apart into the names of folders and file below /proc/sys, and is nothing else from there on;
 either form is read, ``net.ipv4.ip_forward`` and ``net/ipv4/ip_forward``, in which a separator of the other form is a
-dot of an interface's name. Next: `nri.engine.spec.pod`.
+dot of an interface's name.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules: digits are a number and never a name, so no row of an image's files makes another id of it; a name is looked up
 by name alone. A row that is needed and holds no id is an error, and every other row may hold anything. Steps:
-`wanted_user`, then `find_account` in the texts of both files, then `user` for the spec. Next: `nri.engine.spec.mounts`.
+`wanted_user`, then `find_account` in the texts of both files, then `user` for the spec.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Pods and containers as they are on disk, so that a restarted engine knows what it has.
 
 Rules: owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
-Next: :mod:`nri.engine.state.records`.
 """
 
 from nri.engine.state.names import Ids, Names

@@ -1,7 +1,6 @@
 """Names that only one may have, and ids that people shorten.
 
 Rules: a name is reserved before anything is made and given back when that fails; both are safe to call from any thread.
-Next: :mod:`nri.engine.state.store`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 
-from nri.engine.support.errors import AlreadyThere, InvalidRequest, NotThere
+from nri.engine.support.errors import AlreadyExists, InvalidRequest, NotFound
 
 __all__ = ["Ids", "Names", "container_name", "new_id", "pod_name"]
 
@@ -38,11 +37,11 @@ class Names:
         self._lock = threading.Lock()
 
     def reserve(self, name: str, holder: str) -> None:
-        """Take a name for an id. Raises AlreadyThere if another id has it; its own is no error."""
+        """Take a name for an id. Raises AlreadyExists if another id has it; its own is no error."""
         with self._lock:
             present = self._holders.setdefault(name, holder)
         if present != holder:
-            raise AlreadyThere(self._kind, name, present)
+            raise AlreadyExists(self._kind, name, present)
 
     def release(self, holder: str) -> None:
         """Give back all that an id has reserved."""
@@ -74,13 +73,13 @@ class Ids:
             self._known.discard(identity)
 
     def resolve(self, prefix: str) -> str:
-        """The one id that is, or begins with, `prefix`. Raises NotThere; InvalidRequest if several do."""
+        """The one id that is, or begins with, `prefix`. Raises NotFound; InvalidRequest if several do."""
         with self._lock:
             if prefix in self._known:
                 return prefix
             found = [identity for identity in self._known if prefix and identity.startswith(prefix)]
         if not found:
-            raise NotThere(self._kind, prefix)
+            raise NotFound(self._kind, prefix)
         if len(found) > 1:
             raise InvalidRequest(f"{prefix!r} is the beginning of {len(found)} {self._kind}s: give more of the id")
         return found[0]

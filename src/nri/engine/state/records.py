@@ -2,7 +2,6 @@
 
 Rules: plain values only, and CRI's own messages as the dictionaries that they are in JSON, because nothing here knows
 CRI; a key that this version does not know is kept and written again, so that going back a version loses nothing.
-Next: :mod:`nri.engine.state.tables`, which states there are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: a call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
 under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, which has locked it.
-Next: :mod:`nri.engine.process`, what runs.
 """
 
 from __future__ import annotations

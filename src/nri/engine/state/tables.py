@@ -2,7 +2,6 @@
 
 Rules: what is not in a table is refused with the state and the step by name; a step that finds its work done leads to
 the same state, because CRI's Stop and Remove calls come more than once.
-Next: :mod:`nri.engine.state.names`.
 """
 
 from __future__ import annotations

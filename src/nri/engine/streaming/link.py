@@ -1,8 +1,7 @@
-"""The client's connection and what else a session waits for: one thread, many descriptors, no wait without an end.
+"""The client's connection and what else a session waits for: one thread, many descriptors, every wait with an end.
 
-Rules: nothing here blocks but :meth:`Poller.wait`; what is to be sent is kept until it goes, and what fills the link
-looks at :attr:`Link.waiting` first.
-Next: :mod:`nri.engine.streaming.programs`.
+Only :meth:`Poller.wait` blocks. Bytes to be sent are kept until the socket takes them, and what fills the link checks
+:attr:`Link.waiting` first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The streaming server: tokens for CRI's answers, and the connections of those who come with one.
+"""The streaming server: tokens for the CRI's answers, and the connections of clients that come with one.
 
-Rules: what a client may do is in the request behind its token; of its own request only the token and the protocol are
-read. One thread for each client, of whom there are only so many. Next: :mod:`nri.engine.streaming.web.http`.
+A token is random, can be used once and within a minute, and is the only key to a request; what a client may do is in
+that request, and of its HTTP request only the token and the protocol are read. There is one thread for each client, and
+a limit of both tokens and clients.
 """
 
 from __future__ import annotations
@@ -9,32 +10,30 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple, Protocol
 
-from nri.engine.streaming.backend import Backend
-from nri.engine.streaming.channels import spdy_command, spdy_forward, websocket_command, websocket_forward
-from nri.engine.streaming.channels.command import CommandChannels, wanted
-from nri.engine.streaming.channels.forward import ForwardChannels
-from nri.engine.streaming.command_session import CommandSession
-from nri.engine.streaming.forward_session import ForwardSession
+from nri.engine.process.attach import Attachment
+from nri.engine.process.execution import Execution
+from nri.engine.streaming import spdy_channels, websocket
+from nri.engine.streaming.channels import CommandChannels, ForwardChannels, requested_streams
+from nri.engine.streaming.command import AttachProgram, CommandSession, ExecProgram, Program
+from nri.engine.streaming.forward import ForwardSession
+from nri.engine.streaming.http import Refused, Request, RequestReader, Upgrade, answer, negotiate
 from nri.engine.streaming.link import Limits, Link, Poller, Stopped
-from nri.engine.streaming.programs import AttachProgram, ExecProgram, Program
-from nri.engine.streaming.tokens import Ask, Tokens
-from nri.engine.streaming.web.http import Request, RequestReader, answer
-from nri.engine.streaming.web.upgrade import Refused, Upgrade, negotiate
+from nri.engine.support.errors import TooMany
 from nri.errors import NriError, RemoteProtocolError, RequestError
 
-__all__ = ["CLIENT_LIMIT", "StreamingServer"]
-
 #: How many clients are served at a time.
-CLIENT_LIMIT = 256
+MAX_CLIENTS = 256
 #: How many more may be on their way out.
 _LEAVING = 64
 _STOP_S = 10.0
@@ -126,8 +125,8 @@ class StreamingServer:
         for port in ports:
             if not 0 < port < 65536:
                 raise RequestError("port", port, "a port is 1 to 65535")
-        if len(ports) > websocket_forward.PORT_LIMIT:
-            raise RequestError("port", len(ports), f"at most {websocket_forward.PORT_LIMIT} ports can be asked for")
+        if len(ports) > websocket.MAX_PORTS:
+            raise RequestError("port", len(ports), f"at most {websocket.MAX_PORTS} ports can be asked for")
         return self._put(Ask("portforward", pod_id, ports=tuple(ports)))
 
     def _put(self, ask: Ask) -> str:
@@ -167,7 +166,7 @@ class StreamingServer:
                 continue
             if self._is_full():
                 connection.setblocking(False)
-                _say(connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{CLIENT_LIMIT} clients are served already"))
+                _say(connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_CLIENTS} clients are served already"))
                 connection.close()
             else:
                 with self._lock:
@@ -183,7 +182,7 @@ class StreamingServer:
     def _is_full(self) -> bool:
         """Whether no more can be served; a connection without a token makes room, because anyone may have made it."""
         with self._lock:
-            over = len(self._threads) - CLIENT_LIMIT
+            over = len(self._threads) - MAX_CLIENTS
             if over <= 0:
                 return False
             if over > _LEAVING or not self._strangers:
@@ -231,14 +230,14 @@ class StreamingServer:
         """Read from a request what it asks for, and the protocol. Raises Refused."""
         if request.method not in ("GET", "POST"):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
-        found = _PATH.fullmatch(request.path)
-        ask = self._tokens.take(found[2]) if found else None
-        if found is None or ask is None or ask.kind != found[1]:
+        match = _PATH.fullmatch(request.path)
+        ask = self._tokens.take(match[2]) if match else None
+        if match is None or ask is None or ask.kind != match[1]:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no session here, or it has expired")
         if ask.kind == "portforward":
-            websocket = (spdy_forward.TUNNEL, *(websocket_forward.PROTOCOLS if ask.ports else ()))
-            return ask, negotiate(request, (spdy_forward.PROTOCOL,), websocket)
-        return ask, negotiate(request, spdy_command.PROTOCOLS, websocket_command.PROTOCOLS)
+            over_websocket = (spdy_channels.TUNNEL, *(websocket.FORWARD_PROTOCOLS if ask.ports else ()))
+            return ask, negotiate(request, (spdy_channels.FORWARD_PROTOCOL,), over_websocket)
+        return ask, negotiate(request, spdy_channels.COMMAND_PROTOCOLS, websocket.COMMAND_PROTOCOLS)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
@@ -258,18 +257,18 @@ class StreamingServer:
 
 
 def _command_channels(ask: Ask, upgrade: Upgrade) -> CommandChannels:
-    streams = wanted(stdin=ask.stdin, stdout=ask.stdout, stderr=ask.stderr, tty=ask.tty)
+    streams = requested_streams(stdin=ask.stdin, stdout=ask.stdout, stderr=ask.stderr, tty=ask.tty)
     if upgrade.websocket:
-        return websocket_command.WebSocketCommand(upgrade.protocol, streams)
-    return spdy_command.SpdyCommand(upgrade.protocol, streams)
+        return websocket.WebSocketCommand(upgrade.protocol, streams)
+    return spdy_channels.SpdyCommand(upgrade.protocol, streams)
 
 
 def _forward_channels(ask: Ask, upgrade: Upgrade) -> ForwardChannels:
     if not upgrade.websocket:
-        return spdy_forward.SpdyForward()
-    if upgrade.protocol == spdy_forward.TUNNEL:
-        return spdy_forward.TunnelForward()
-    return websocket_forward.WebSocketForward(upgrade.protocol, ask.ports)
+        return spdy_channels.SpdyForward()
+    if upgrade.protocol == spdy_channels.TUNNEL:
+        return spdy_channels.TunnelForward()
+    return websocket.WebSocketForward(upgrade.protocol, ask.ports)
 
 
 def _say(connection: socket.socket, data: bytes) -> None:
@@ -277,3 +276,67 @@ def _say(connection: socket.socket, data: bytes) -> None:
         connection.send(data)
     except OSError:
         pass  # it gets no answer then
+
+
+#: How many may wait at a time.
+MAX_TOKENS = 1000
+
+
+class Ask(NamedTuple):
+    """A request of CRI: `kind` is ``exec``, ``attach`` or ``portforward``, `id` that of the container or pod."""
+
+    kind: str
+    id: str
+    argv: tuple[str, ...] = ()
+    tty: bool = False
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    ports: tuple[int, ...] = ()
+
+
+class Tokens:
+    """The requests that wait; a token can be used for `life_s` seconds. For any thread."""
+
+    def __init__(self, life_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._life_s, self._clock = life_s, clock
+        self._lock = threading.Lock()
+        self._waiting: dict[str, tuple[float, Ask]] = {}  # the oldest first
+
+    def put(self, ask: Ask) -> str:
+        """A token for a request. Raises TooMany."""
+        with self._lock:
+            now = self._clock()
+            while self._waiting and next(iter(self._waiting.values()))[0] <= now:
+                del self._waiting[next(iter(self._waiting))]
+            if len(self._waiting) >= MAX_TOKENS:
+                raise TooMany("requests for streams that no client has taken up", MAX_TOKENS)
+            token = secrets.token_urlsafe(24)
+            self._waiting[token] = now + self._life_s, ask
+            return token
+
+    def take(self, token: str) -> Ask | None:
+        """The request of a token, which is of no more use then; None if there is none."""
+        with self._lock:
+            expires, ask = self._waiting.pop(token, (0.0, None))
+            return ask if expires > self._clock() else None
+
+
+class Backend(Protocol):
+    """Programs, containers' streams and ports of pods. Each call may take a while, and raise NriError or OSError."""
+
+    def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
+        """Start a program in a container."""
+        ...
+
+    def attach(self, container_id: str) -> Attachment:
+        """Connect to a container's streams."""
+        ...
+
+    def resize(self, container_id: str, width: int, height: int) -> None:
+        """Set the size of a container's own terminal, in characters."""
+        ...
+
+    def open_port(self, pod_id: str, port: int) -> socket.socket:
+        """Connect to a port of a pod, see :func:`nri.engine.streaming.forward.connect_port`."""
+        ...

@@ -2,7 +2,6 @@
 
 One job: :func:`run`. Rules: the program gets a session of its own, and what is still alive of it at the deadline is
 killed with it; its input and output never wait for each other; output past the limit is dropped and counted.
-Next: :mod:`nri.engine.support.kernel`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, MissingTool
 from nri.host.process import command_line, environment, numbers
 from nri.host.root import MACHINE
 from nri.service.systemd import environment_of_child
@@ -51,7 +50,7 @@ def start(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own. Raises ToolMissing if there is none at `argv[0]`."""
+    """Start a program in a session of its own. Raises MissingTool if there is none at `argv[0]`."""
     try:
         return subprocess.Popen(
             argv,
@@ -64,7 +63,7 @@ def start(
             cwd="/",
         )
     except (FileNotFoundError, PermissionError) as error:
-        raise ToolMissing(argv[0]) from error
+        raise MissingTool(argv[0]) from error
 
 
 def run(
@@ -82,7 +81,7 @@ def run(
 
     `action` names it in errors, `on_tick` is called with its pid a few times a second while it runs, and may raise to
     end it.
-    Raises CommandFailed for another exit code than 0 if `check`, CommandTimeout, ToolMissing.
+    Raises CommandFailed for another exit code than 0 if `check`, CommandTimeout, MissingTool.
     """
     action = action or os.path.basename(argv[0])
     pipe = subprocess.PIPE

@@ -1,8 +1,7 @@
-"""The engine's exceptions: one class for each answer that a CRI client tells apart.
+"""The engine's exceptions: one class for each status that a CRI client distinguishes.
 
-Rules: a text is one line that names the thing, the part that failed and its own words; no class knows gRPC, the server
-has the table from these to status codes.
-Next: :mod:`nri.engine.support.command`, where most of them come from.
+A text is one line that names the object and the reason. The table from these classes to gRPC's status codes is in
+`nri.engine.server.methods`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from nri.errors import NriError
 from nri.text import cut
 
 __all__ = [
-    "AlreadyThere",
+    "AlreadyExists",
     "CommandFailed",
     "CommandTimeout",
     "EngineError",
     "InvalidRequest",
-    "NotThere",
+    "MissingTool",
+    "NotFound",
     "TooMany",
-    "ToolMissing",
     "WrongState",
 ]
 
@@ -31,8 +30,8 @@ class InvalidRequest(EngineError):
     """A request asks for something that cannot be: an image's name without letters, a path that leads out of a root."""
 
 
-class NotThere(EngineError):
-    """A pod, container or image that is not there."""
+class NotFound(EngineError):
+    """A pod, container or image does not exist."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {cut(name)!r}")
@@ -40,8 +39,8 @@ class NotThere(EngineError):
         self.name = name
 
 
-class AlreadyThere(EngineError):
-    """A name is taken. `holder` is the id of what has it."""
+class AlreadyExists(EngineError):
+    """A name is taken. `holder` is the id of the pod or container that has it."""
 
     def __init__(self, kind: str, name: str, holder: str) -> None:
         super().__init__(f"the name {cut(name)!r} is taken by {kind} {holder}")
@@ -61,14 +60,14 @@ class WrongState(EngineError):
 
 
 class TooMany(EngineError):
-    """A bound that is reached. `limit` is how many there may be."""
+    """A limit is reached: `limit` at a time."""
 
     def __init__(self, things: str, limit: int) -> None:
         super().__init__(f"too many {things}: there may be {limit} at a time")
         self.limit = limit
 
 
-class ToolMissing(EngineError):
+class MissingTool(EngineError):
     """A program that the engine needs is not on this machine."""
 
     def __init__(self, tool: str) -> None:

@@ -1,7 +1,6 @@
 """Calls of the kernel that Python has no function for yet: mounts and namespaces.
 
 Rules: every error is an OSError with the path; nothing here decides anything.
-Next: :mod:`nri.engine.state`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ import os
 from pathlib import Path
 
 from nri import mountinfo
+from nri.host.root import open_below
 
 __all__ = [
     "CLONE_NEWNET",
     "MS_BIND",
+    "detach_below",
     "enter",
     "is_mount_point",
     "mount",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 MS_BIND = 4096
+_MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
 CLONE_NEWNET = 0x40000000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -88,6 +90,36 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
             return False
         raise
     return True
+
+
+def detach_below(folder: Path) -> None:
+    """Take away every mount below a folder, also those in use. Raises OSError.
+
+    All become private first. Otherwise, to take away a bind of a shared mount would also take away what the machine has
+    mounted below the original since then.
+    """
+    top = f"{os.path.realpath(folder)}/"
+    with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
+        paths = [mount.path for mount in mountinfo.parse(table) if mount.path.startswith(top)]
+    for path in paths:
+        _make_private(top, path[len(top) :])
+    for path in reversed(paths):  # of several at one path the last one is on top
+        unmount(Path(path), lazily=True)
+
+
+def _make_private(top: str, path: str) -> None:
+    """Take a mount below a folder, with those in it, out of its peer group; a mount that is gone is no error."""
+    try:
+        descriptor = open_below(top, path, os.O_PATH, follow=False)
+    except FileNotFoundError:
+        return
+    try:
+        mount("", Path(f"/proc/self/fd/{descriptor}"), flags=_MS_REC | _MS_PRIVATE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # not a mount any more
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def is_mount_point(path: Path) -> bool:

@@ -74,6 +74,8 @@ SCOPES: Final = {
     "podman": "libpod-",
     "pouch": "pouch-",
 }
+#: CRI-O alone keeps its prefix without systemd.
+_CRIO = SCOPES["cri-o"]
 _POD_SLICE = re.compile(r"(?:^|-)pod([^/]+)\.slice$")
 _POD_FOLDER = re.compile(r"^pod([^/]+)$")
 
@@ -108,7 +110,9 @@ def container_name(driver: Driver, container_id: str) -> tuple[str, str]:
     if not mark or runtime not in SCOPES:
         raise ValueError(f"{container_id!r} is not a container id with a runtime's scheme, such as containerd://ID")
     _check(name, "id of a container")
-    return runtime, name if driver is Driver.CGROUPFS else f"{SCOPES[runtime]}{name}.scope"
+    if driver is Driver.CGROUPFS:
+        return runtime, f"{_CRIO}{name}" if runtime == "cri-o" else name
+    return runtime, f"{SCOPES[runtime]}{name}.scope"
 
 
 def container_path(driver: Driver, pod: str, container_id: str) -> str:
@@ -198,7 +202,7 @@ def _container(driver: Driver, name: str | None) -> tuple[str | None, str | None
     if name is None:
         return None, None
     if driver is Driver.CGROUPFS:
-        return (name.removeprefix("crio-"), "cri-o") if name.startswith("crio-") else (name, None)
+        return (name.removeprefix(_CRIO), "cri-o") if name.startswith(_CRIO) else (name, None)
     stem = name.removesuffix(".scope")
     if stem == name:
         return None, None

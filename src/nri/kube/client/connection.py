@@ -1,8 +1,8 @@
 """A connection to the apiserver: lists, watches, patches and evictions, as JSON, with a bound and a deadline on each.
 
 lightkube's own lists and watches have no bound on what they read and none on how long, so ours are here, on its HTTP
-client. Rules: an answer that is late, too big or not what the API sends is an ApiserverError. Next:
-`nri.kube.client.http`, which makes that client.
+client. A list is read an object at a time, because any author of pods can make it long. An answer that is late, too big
+or not what the API sends is an ApiserverError. Next: `nri.kube.client.http`, which makes that client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nri.errors import NriError
 from nri.kube.client.http import ACCOUNT, READ_S, SharedClient, failures, make_client, patience
@@ -24,23 +24,22 @@ from nri.kube.client.objects import (
     Kind,
     Lines,
     Object,
-    TooLong,
-    read_event,
+    ObjectReader,
     read_page,
     read_status,
     status_of,
 )
+from nri.kube.kept import KeptObjects
+from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
 
-__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Apiserver", "WatchStream", "connect"]
+__all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
 
-#: A list is not longer, in bytes: an object of the API has at most 1.5 MB, and annotations 256 kB.
-MOST_BYTES = 64 << 20
-#: Nor has it more objects; a node has a few hundred pods.
-MOST_OBJECTS = 10_000
-#: An event of a watch is not longer, in bytes.
-LONGEST_EVENT = 4 << 20
-#: So many objects are asked for at once.
+#: A list is not longer, in bytes of all its pages; they are read as they come, and not kept.
+MAX_LIST_BYTES = 512 << 20
+#: Objects of a page.
 PAGE = 500
+#: Bytes of an answer that is not read for what is in it.
+_MAX_ANSWER_BYTES = 64 << 20
 _LIST_S = 60.0
 #: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
 _SILENCE_S = 90.0
@@ -91,8 +90,8 @@ class Apiserver:
         """Its URL."""
         return self._shared.address
 
-    def list(self, kind: Kind, fields: str = "", version: str = "") -> tuple[list[Object], str]:
-        """Return all objects of a kind with the version of the list.
+    def list(self, kind: Kind, fields: str = "", version: str = "") -> Listing:
+        """Return all objects of a kind; those that are too large are left out, see `KeptObjects`.
 
         Args:
             kind: of what.
@@ -102,20 +101,20 @@ class Apiserver:
         what = f"list {kind}"
         words = {"fieldSelector": fields, "limit": str(PAGE)}
         words |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
-        items: list[Object] = []
-        left, deadline = MOST_BYTES, self._clock() + _LIST_S
+        reader, kept = ObjectReader(kind), KeptObjects()
+        left, deadline = MAX_LIST_BYTES, self._clock() + _LIST_S
         while True:
-            data = self._ask(what, kind.path, {"params": _words(words)}, left, deadline)
-            left -= len(data)
+            splitter = ListSplitter()
             try:
-                page = read_page(data)
+                for data in self._answer(what, kind.path, {"params": _words(words)}, left, deadline):
+                    left -= len(data)
+                    for item in splitter.feed(data):
+                        reader.read_item(item, kept)
+                page = read_page(splitter.end())
             except ValueError as error:
                 raise ApiserverError(what, 0, f"the answer cannot be read: {error}") from None
-            items += page.items
-            if len(items) > MOST_OBJECTS:
-                raise ApiserverError(what, 0, f"there are more than {MOST_OBJECTS} objects")
             if not page.more:
-                return items, page.version
+                return Listing(kept, page.version)
             words = {"fieldSelector": fields, "limit": str(PAGE), "continue": page.more}
 
     @contextmanager
@@ -124,10 +123,10 @@ class Apiserver:
         what = f"watch {kind}"
         words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
         words["timeoutSeconds"] = str(lasting_s)
-        asked = {"params": _words(words), "timeout": patience(_SILENCE_S)}
+        asked = {"params": _words(words), "timeout": patience(_SILENCE_S), "headers": _PLAIN}
         with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **asked) as answer:
             self._refused(what, answer, self._clock() + READ_S)
-            yield WatchStream(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
+            yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
         """Ask for a pod to be evicted; it ends later, or not: ApiserverError 429 if a disruption budget forbids it.
@@ -150,7 +149,7 @@ class Apiserver:
             "deleteOptions": options,
         }
         path = PODS.in_namespace(namespace, name, "eviction")
-        self._ask(f"evict {namespace}/{name}", path, {"json": body}, 1 << 20, self._clock() + READ_S)
+        self._send(f"evict {namespace}/{name}", path, {"json": body}, "POST")
 
     def patch(self, what: str, path: str, changes: Object, owner: str = "") -> None:
         """Change an object in place: what is not named stays, and null takes away.
@@ -165,24 +164,27 @@ class Apiserver:
         asked: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
         if owner:
             asked["params"] = {"fieldManager": owner, "force": "true"}
-        self._ask(what, path, asked, MOST_BYTES, self._clock() + READ_S, "PATCH")
+        self._send(what, path, asked, "PATCH")
 
-    def _ask(
-        self, what: str, path: str, asked: Mapping[str, Any], most: int, deadline: float, method: str = ""
-    ) -> bytes:
-        """Send a request, a POST if it has a body in JSON and no other method, and return the whole answer."""
-        parts: list[bytes] = []
-        method = method or ("POST" if "json" in asked else "GET")
+    def _send(self, what: str, path: str, asked: Mapping[str, Any], method: str) -> None:
+        """Send a request whose answer is of no use."""
+        for _ in self._answer(what, path, asked, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
+            pass
+
+    def _answer(
+        self, what: str, path: str, asked: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
+    ) -> Iterator[bytes]:
+        """Send a request, and yield the answer as it comes."""
+        asked = {**asked, "headers": {**_PLAIN, **asked.get("headers", {})}}
         with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **asked) as answer:
             self._refused(what, answer, deadline)
             for part in answer.iter_bytes():
-                most -= len(part)
-                if most < 0:
+                max_bytes -= len(part)
+                if max_bytes < 0:
                     raise ApiserverError(what, 0, "the answer is too big")
                 if self._clock() > deadline:
                     raise ApiserverError(what, 0, "the answer takes too long")
-                parts.append(part)
-        return b"".join(parts)
+                yield part
 
     def _refused(self, what: str, answer: Any, deadline: float) -> None:
         """Raise for an answer that is none; its words count as far as they come in time."""
@@ -213,10 +215,18 @@ class Apiserver:
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
 
 
+class Listing(NamedTuple):
+    """A list: its objects, and its version."""
+
+    kept: KeptObjects
+    version: str
+
+
 class WatchStream:
     """A watch that is open: its events, in the groups in which they come."""
 
-    def __init__(self, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
+    def __init__(self, kind: Kind, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
+        self._reader = ObjectReader(kind)
         self._what = what
         self._answer = answer
         self._clock = clock
@@ -224,12 +234,10 @@ class WatchStream:
 
     def events(self) -> Iterator[list[Event]]:
         """Yield events until the apiserver ends the watch. Raises ApiserverError, with the status it may have sent."""
-        lines = Lines(LONGEST_EVENT)
+        lines = Lines(MAX_OBJECT_BYTES)
         for part in self._answer.iter_bytes():
             try:
-                found = [read_event(line) for line in lines.feed(part)]
-            except TooLong as error:
-                raise ApiserverError(self._what, 0, str(error)) from None
+                found = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
                 raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
             bad = next((place for place, event in enumerate(found) if event.type == "ERROR"), len(found))
@@ -253,6 +261,10 @@ class WatchStream:
                 again.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended by itself
+
+
+#: A compressed answer could become a thousand times as long all at once.
+_PLAIN = {"Accept-Encoding": "identity"}
 
 
 def _words(words: Mapping[str, str]) -> dict[str, str]:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from nri.backoff import Backoff
-from nri.kube.client.connection import MOST_OBJECTS
-from nri.kube.client.objects import ApiserverError, Event, Object, key_of, version_of
+from nri.kube.client.objects import ApiserverError, Event, Object, key_of
+from nri.kube.kept import KeptObjects, Key
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver, WatchStream
@@ -36,7 +36,6 @@ _NOT_FOUND = 404
 #: A stop waits for a request that is under way, in seconds.
 _STOP_S = 20.0
 
-Key = tuple[str, str]
 Changed = Callable[[Mapping[Key, Object]], None]
 
 
@@ -77,7 +76,8 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._open: WatchStream | None = None
-        self._objects: dict[Key, Object] = {}
+        self._kept = KeptObjects()
+        self._left_out = ""
         #: The version to watch from, "" if all must be listed first.
         self._version = ""
         #: The newest version that was ever known; no list may be older.
@@ -152,8 +152,7 @@ class Follower:
         return delay_s
 
     def _list(self) -> None:
-        items, version = self._api.list(self._kind, self._fields, self._newest)
-        self._objects = {key_of(item): item for item in items}
+        self._kept, version = self._api.list(self._kind, self._fields, self._newest)
         self._version = self._newest = version
         self._tell()
         self.synced = True  # not before the listener has them: who waits for this looks there next
@@ -172,32 +171,49 @@ class Follower:
                 for events in watch.events():
                     if self._take(events):
                         self._tell()
+                    if self._kept.has_room_again:
+                        self._version = ""
+                        return
             finally:
                 with self._lock:
                     self._open = None
 
     def _take(self, events: list[Event]) -> bool:
         """Take events in; return whether any object has changed."""
-        changed = False
+        changed = removed = False
         for event in events:
-            if event.type == "DELETED":
-                changed |= self._objects.pop(key_of(event.object), None) is not None
-            elif event.type != "BOOKMARK":
-                self._objects[key_of(event.object)] = event.object
+            if event.type == "BOOKMARK":
+                pass
+            elif event.type == "DELETED":
+                removed |= self._kept.remove(key_of(event.object))
+            elif event.problem:
+                self._kept.leave_out(key_of(event.object), event.problem)
                 changed = True
-            self._version = self._newest = version_of(event.object)
-        if len(self._objects) > MOST_OBJECTS:
-            self._version = ""
-            raise ApiserverError(f"watch {self._kind}", 0, f"there are more than {MOST_OBJECTS} objects")
-        return changed
+            else:
+                self._kept.put(key_of(event.object), event.object, event.size)
+                changed = True
+            if version := event.object["metadata"].get("resourceVersion"):
+                self._version = self._newest = version
+        return changed or removed
 
     def _say(self, problem: str) -> None:
         self.problem = problem
         if self._on_problem is not None:
             self._on_problem(problem)
 
+    @property
+    def left_out(self) -> str:
+        """Which objects are too large to be followed, in one line; "" if none are."""
+        return self._left_out
+
     def _tell(self) -> None:
+        left_out = self._kept.problem
+        if left_out != self._left_out:
+            self._left_out = left_out
+            _log.log(
+                logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "all are followed"
+            )
         try:
-            self._changed(self._objects)
+            self._changed(self._kept.objects)
         except Exception:  # noqa: BLE001  a listener's error is not ours, and the next change may be a good one
             _log.exception("changed %s could not be taken in", self._kind)

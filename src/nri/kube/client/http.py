@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from nri.errors import ConfigError, NriError
+from nri.kube.decoder import INSTALL
 
 __all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "failures", "make_client", "patience"]
 
-#: How to install what it needs. No package index has this project, so its name alone would bring a stranger's.
-INSTALL = "pip install '.[agent]', in a checkout of nri"
 #: The folder of a pod's service account.
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: One read of a connection, in seconds.

@@ -1,7 +1,7 @@
 """Kinds of objects, and answers of an apiserver: a page of a list, an event of a watch, a refusal, an error. Pure.
 
-An object is the API's JSON as a dict, with the metadata that make it one, and without `managedFields`, which are of no
-use here and often its biggest part. An answer that no API sends is a ValueError. Next: `nri.kube.client.connection`.
+An object is the API's JSON as a dict, with the metadata that make it one, and of its other fields those that are used
+(`nri.kube.decoder`). An answer that no API sends is a ValueError. Next: `nri.kube.client.connection`.
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ from urllib.parse import quote
 
 from nri.config.syntax import parse_json
 from nri.errors import NriError
+from nri.kube.decoder import Document, Pod, TooCostly, make_decoder, make_event_decoder
+from nri.kube.lists import HEAD_BYTES, Oversized
 from nri.text import plain
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nri.kube.kept import KeptObjects
+
 __all__ = [
-    "BALLOONS_POLICIES",
     "KINDS",
     "NODES",
     "NODE_SLOS",
     "NODE_TOPOLOGIES",
     "NODE_ZONES",
     "PODS",
-    "TOPOLOGY_AWARE_POLICIES",
     "ApiserverError",
     "Event",
     "Kind",
     "Lines",
     "Object",
+    "ObjectReader",
     "Page",
-    "TooLong",
     "key_of",
-    "read_event",
     "read_page",
     "read_status",
     "version_of",
@@ -38,12 +41,21 @@ __all__ = [
 
 
 class Kind(NamedTuple):
-    """A kind of the API: its name, its group ("" is the core), its version, and its name in URLs."""
+    """A kind of the API.
+
+    Attributes:
+        name: in manifests.
+        group: "" for the core.
+        version: of the API.
+        plural: its name in URLs.
+        shape: the fields of an object that are used.
+    """
 
     name: str
     group: str
     version: str
     plural: str
+    shape: Any = Document
 
     @property
     def path(self) -> str:
@@ -64,14 +76,12 @@ class Kind(NamedTuple):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-PODS = Kind("Pod", "", "v1", "pods")
+PODS = Kind("Pod", "", "v1", "pods", Pod)
 NODES = Kind("Node", "", "v1", "nodes")
 NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
 #: The resource that plugins of placement write: another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
-TOPOLOGY_AWARE_POLICIES = Kind("TopologyAwarePolicy", "config.nri", "v1alpha1", "topologyawarepolicies")
-BALLOONS_POLICIES = Kind("BalloonsPolicy", "config.nri", "v1alpha1", "balloonspolicies")
 #: The kinds that the agent can follow, by name.
 KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
 
@@ -83,40 +93,80 @@ _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
 
 class Page(NamedTuple):
-    """Objects of a list, the version of the whole, and what to ask for the next page with ("" at the end)."""
+    """The end of a page of a list: the version of the whole, and what to ask for the next page with ("" at the end)."""
 
-    items: list[Object]
     version: str
     more: str
 
 
 class Event(NamedTuple):
-    """A change of an object; a BOOKMARK's only has a version, and an ERROR's is a status."""
+    """A change of an object.
+
+    Attributes:
+        type: one of the API's.
+        object: of a BOOKMARK the version alone, of an ERROR a status.
+        size: bytes of memory.
+        problem: the reason why the object is to be left out, whose metadata alone are there then; "" if there is none.
+    """
 
     type: str
     object: Object
+    size: int = 0
+    problem: str = ""
 
 
-def read_page(data: bytes) -> Page:
-    """Read a page of a list."""
-    found = _table(_decode(data), "the answer")
-    meta = _table(found.get("metadata") or {}, "its metadata")
-    version = meta.get("resourceVersion")
-    items = found.get("items")
-    if not isinstance(version, str) or not version or not isinstance(items, (list, type(None))):
-        raise ValueError("it is not a list of objects with a version")
-    return Page([_object(item) for item in items or ()], version, str(meta.get("continue") or ""))
+class ObjectReader:
+    """Reads lists and events of a kind. Raises NriError without the extra `agent`.
+
+    Args:
+        kind: of the objects.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._decode = make_decoder(kind.shape)
+        self._split = make_event_decoder()
+
+    def read_item(self, item: bytes | Oversized, kept: KeptObjects) -> None:
+        """Keep an object of a list, or note why it is left out."""
+        kept.take(item, self._decode, lambda value: key_of(_checked(value)))
+
+    def read_event(self, line: bytes | Oversized) -> Event:
+        """Read one line of a watch."""
+        if isinstance(line, Oversized):
+            return Event(_known_type(line.event_type), _head_object(line), problem=line.reason)
+        kind, content = self._split(line)
+        if _known_type(kind) in ("BOOKMARK", "ERROR"):
+            thing = _table(_decode(content), "its object")
+            if kind == "BOOKMARK":
+                version_of(thing)
+            return Event(kind, thing)
+        try:
+            value, size = self._decode(content)
+        except TooCostly as error:
+            return Event(kind, _head_object(Oversized.of(content, len(content))), problem=str(error))
+        return Event(kind, _checked(value), size)
 
 
-def read_event(line: bytes) -> Event:
-    """Read one line of a watch."""
-    found = _table(_decode(line), "the event")
-    kind, thing = found.get("type"), _table(found.get("object"), "its object")
+def _known_type(kind: str) -> str:
     if kind not in _EVENTS:
         raise ValueError("the event has a type that is not known")
-    if kind == "BOOKMARK":
-        version_of(thing)
-    return Event(kind, thing if kind in ("BOOKMARK", "ERROR") else _object(thing))
+    return kind
+
+
+def _head_object(item: Oversized) -> Object:
+    """The metadata of an object that is left out, as far as they are at its beginning."""
+    namespace, name = item.key
+    return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": item.version}}
+
+
+def read_page(frame: bytes) -> Page:
+    """Read a list without its objects."""
+    found = _table(_decode(frame), "the answer")
+    meta = _table(found.get("metadata") or {}, "its metadata")
+    version = meta.get("resourceVersion")
+    if not isinstance(version, str) or not version or not isinstance(found.get("items"), (list, type(None))):
+        raise ValueError("it is not a list of objects with a version")
+    return Page(version, str(meta.get("continue") or ""))
 
 
 def read_status(data: bytes) -> tuple[int, str, float]:
@@ -150,14 +200,13 @@ def version_of(thing: Object) -> str:
     return version
 
 
-def _object(value: Any) -> Object:
-    thing = _table(value, "an object")
-    meta = _table(thing.get("metadata"), "its metadata")
-    if not isinstance(meta.get("name"), str) or not isinstance(meta.get("namespace") or "", str):
-        raise ValueError("an object has no name")  # noqa: TRY004  (a bad answer, not a bad call)
-    version_of(thing)
-    meta.pop("managedFields", None)
-    return thing
+def _checked(value: Object) -> Object:
+    """Return an object that has a name and a version. Raises ValueError."""
+    meta = _table(value.get("metadata"), "its metadata")
+    if not meta.get("name"):
+        raise ValueError("an object has no name")
+    version_of(value)
+    return value
 
 
 def _table(value: Any, what: str) -> Object:
@@ -208,35 +257,45 @@ class ApiserverError(NriError):
         return self.status == _GONE or _TOO_NEW in self.reason
 
 
-class TooLong(ValueError):
-    """A line is longer than its bound."""
+#: Multiples of the bound of a line after which the line is given up.
+_ENDLESS = 32
 
 
 class Lines:
-    """Cut what comes in pieces into lines; the cost is linear in what comes, however small the pieces are."""
+    """Cut what comes in pieces into lines; the cost is linear in what comes, however small the pieces are.
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    Args:
+        max_bytes: of a line. A longer one is passed over, and comes out as `Oversized`.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that have ended, without their ends and without empty ones. Raises TooLong."""
+    def feed(self, data: bytes) -> list[bytes | Oversized]:
+        """Return the lines that have ended, without their ends and without empty ones.
+
+        ValueError for a line that does not end.
+        """
         *ended, rest = data.split(b"\n")
-        if not ended:
-            self._keep(rest)
-            return []
-        self._keep(ended[0])
-        lines = [b"".join(self._parts), *ended[1:]]
-        self._parts, self._size = [], 0
+        lines: list[bytes | Oversized] = []
+        for part in ended:
+            self._keep(part)
+            content, size = b"".join(self._parts), self._size
+            self._parts, self._size = [], 0
+            if size > self._max_bytes:
+                lines.append(Oversized.of(content, size))
+            elif stripped := content.strip():
+                lines.append(stripped)
         self._keep(rest)
-        if any(len(line) > self._longest for line in lines):
-            raise TooLong(f"an event is longer than {self._longest} bytes")
-        return [stripped for line in lines if (stripped := line.strip())]
+        return lines
 
     def _keep(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self._longest:
-            raise TooLong(f"an event is longer than {self._longest} bytes")
-        if part:
+        if self._size <= self._max_bytes and self._size + len(part) > self._max_bytes:
+            self._parts = [b"".join([*self._parts, part])[:HEAD_BYTES]]
+        elif part and self._size <= self._max_bytes:
             self._parts.append(part)
+        self._size += len(part)
+        if self._size > _ENDLESS * self._max_bytes:
+            raise ValueError(f"a line of more than {self._size} bytes")

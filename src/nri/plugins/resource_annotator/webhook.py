@@ -7,12 +7,15 @@ and served all the same, because it may be replaced.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import resource
 import socket
 import ssl
 import stat
+import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY_BYTES", "Webhook"]
 
 _log = logging.getLogger("nri.resource-annotator")
+#: What clients cause, which any pod of the cluster can do at any rate.
+_client_log = logging.getLogger("nri.resource-annotator.clients")
 
 #: An API server accepts objects of 3 MiB at most, and sends two of them with an update.
 MAX_BODY_BYTES = 8 << 20
@@ -38,6 +43,10 @@ MAX_SILENT = 4096
 DEADLINE_S = 10.0
 _MAX_PEM_BYTES = 1 << 20
 _ALL_ADDRESSES = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a service of the cluster
+MAX_CLIENT_MESSAGES_PER_MINUTE = 60
+#: Larger blocks of memory go back to the system when they are freed, as bodies of requests do.
+_MMAP_THRESHOLD_BYTES = 256 << 10
+_M_MMAP_THRESHOLD = -3
 _REVIEW, _PROBE = "application/json", "application/liveness-probe"
 _STATUS = {"status": "Success", "message": "liveness probe response"}
 _ALIVE = {"response": {"uid": "", "allowed": False, "status": _STATUS}}
@@ -56,6 +65,9 @@ class Webhook:
     """
 
     def __init__(self, port: int, certificate: str, key: str) -> None:
+        _return_large_blocks()
+        self._message_limit = _MessageLimit()
+        _client_log.addFilter(self._message_limit)
         self._files = (certificate, key)
         self._seen = self._stamp()
         self._context = self._load()
@@ -69,7 +81,7 @@ class Webhook:
                 MAX_REQUESTS,
                 _max_silent(),
                 tls=self._current_context,
-                on_tls_error=_log_tls_error,
+                on_tls_error=log_tls_error,
             ),
         )
         self.port = self._server.port
@@ -77,6 +89,7 @@ class Webhook:
     def stop(self) -> None:
         """Stop serving; the API server's `failurePolicy` decides about requests that are not answered."""
         self._server.close()
+        _client_log.removeFilter(self._message_limit)
 
     def _current_context(self) -> ssl.SSLContext:
         self._reload()
@@ -146,21 +159,51 @@ def _review(fields: Mapping[str, str], body: bytes) -> Answer:
     except ValueError as error:
         return _refusal(400, str(error))
     if admission.warning:
-        _log.warning("%s", plain(admission.warning))
+        _client_log.warning("%s", plain(admission.warning))
     return json_answer(admission.review)
 
 
 def _refusal(status: int, reason: str) -> Answer:
-    _log.warning("request refused: %s", plain(reason))
+    _client_log.warning("request refused: %s", plain(reason))
     return json_answer({"error": reason}, status)
 
 
-def _log_tls_error(address: str, error: OSError) -> None:
+def log_tls_error(address: str, error: OSError) -> None:
+    """Log a failed TLS handshake with a client, and what to check if the client refused the certificate."""
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
         step = "is it for the service's name, and does the webhook's configuration have the caBundle that signed it?"
-        _log.warning("%s refuses the certificate (%s): %s", address, error.reason, step)
+        _client_log.warning("%s refuses the certificate (%s): %s", address, error.reason, step)
     else:
-        _log.info("TLS handshake with %s failed: %s", address, plain(str(error)))
+        _client_log.info("TLS handshake with %s failed: %s", address, plain(str(error)))
+
+
+class _MessageLimit(logging.Filter):
+    """Drops messages above a number per minute, and adds to the first one of the next minute how many there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._minute, self._count = 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a message is written."""
+        minute = int(time.monotonic() // 60)
+        with self._lock:
+            dropped = 0
+            if minute != self._minute:
+                dropped = self._count - MAX_CLIENT_MESSAGES_PER_MINUTE
+                self._minute, self._count = minute, 0
+            self._count += 1
+            count = self._count
+        if dropped > 0:
+            record.msg, record.args = f"{record.getMessage()} ({dropped} messages about clients were left out)", ()
+        return count <= MAX_CLIENT_MESSAGES_PER_MINUTE
+
+
+def _return_large_blocks() -> None:
+    """Keep glibc from holding freed bodies in a separate pool for each thread; other C libraries have no `mallopt`."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 def _max_silent() -> int:

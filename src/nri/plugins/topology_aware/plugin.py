@@ -1,82 +1,39 @@
 """`topology-aware`: pin each container to CPUs and memory that are near to each other, by a tree of the machine.
 
-One job: the policy `nri.policies.placement.topology_aware` as a plugin, under the options and annotations of
-nri-plugins' plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`.
+The policy is `nri.placement.topology_aware`, the plugin around it `nri.placement.plugin`. Options and annotations are
+those of nri-plugins' plugin of this name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import nri
-from nri.host import Root
-from nri.host.interrupts import read_interrupts
-from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
-from nri.policies.placement.containers import Pins
-from nri.policies.placement.topology_aware.options import Options
-from nri.policies.placement.topology_aware.policy import TopologyAware
+from nri.placement.containers import Pins
+from nri.placement.plugin import FLAGS, PlacementPlugin
+from nri.placement.topology_aware.options import PluginOptions
+from nri.placement.topology_aware.policy import TopologyAware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nri.policies.placement.containers import Container
-    from nri.policies.placement.machine import Machine
-    from nri.policies.placement.policy import Policy
-    from nri.policies.placement.state import PlacementState
     from nri.stub.program.options import Flag
-
-__all__ = ["TopologyAwarePlugin"]
-
-_SUFFIX = ".resource-policy.nri.io"
 
 
 class TopologyAwarePlugin(PlacementPlugin):
     """Pin containers to CPUs and memory nodes that are near to each other, exclusive ones for Guaranteed pods."""
 
     name = "topology-aware"
+    policy_type = TopologyAware
     flags: ClassVar[Mapping[str, Flag]] = FLAGS
-    annotations: ClassVar[Mapping[str, str]] = {
-        f"{key}{_SUFFIX}": what
-        for key, what in {
-            "prefer-shared-cpus": "true: no exclusive CPUs; false: also beside a part of a CPU",
-            "prefer-isolated-cpus": "whether exclusive CPUs are best ones that the kernel isolates",
-            "require-isolated-cpus": "true: the container is refused if there are none",
-            "prefer-reserved-cpus": "true: the CPUs of the system",
-            "prefer-cpu-priority": "high, normal, low or none",
-            "memory-type": "dram, pmem, hbm or mixed; several with commas",
-            "cold-start": "{duration: 60s}: without DRAM for so long, on machines with PMEM or CXL memory",
-            "hide-hyperthreads": "true: one thread of each core",
-            "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
-            "topologyhints": "mounts, devices, all or none: what of it is a hint for its place",
-            "allow.topologyhints": "{type: prefix or glob, paths}: paths that are hints although they are denied",
-            "deny.topologyhints": "{type: prefix or glob, paths}: paths that are no hints",
-            "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
-            "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
-            "cpu-class": "one of cpuClasses: how its own CPUs are set",
-            "irq-affinity": "{claim, mask, mode}: interrupts that its own CPUs take, or are spared",
-            "cpu.preserve": "true: its CPUs are left alone",
-            "memory.preserve": "true: its memory nodes are left alone",
-        }.items()
-    } | {
-        "resource-policy.nri.io/affinity": "containers that it is best near to",
-        "resource-policy.nri.io/anti-affinity": "containers that it is best far from",
-    }
-
-    @dataclass(frozen=True)
-    class Config(Options):
-        """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
-
-        stateDir: str = "/var/lib/nri/placement"
-        hostRoot: str = "/"
-
-    config: Config
+    annotations: ClassVar[Mapping[str, str]] = TopologyAware.annotations
+    Config = PluginOptions
+    config: PluginOptions
 
     def __init__(self) -> None:
         super().__init__()
-        #: When a container that began without DRAM is to have it.
+        #: The time at which a container that began without DRAM gets it.
         self._warm_at: dict[str, float] = {}
 
     @nri.every(1.0)
@@ -94,12 +51,6 @@ class TopologyAwarePlugin(PlacementPlugin):
             if over:
                 self._save(policy)
                 self._ask(changes)
-
-    def make(
-        self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
-    ) -> Policy:
-        interrupts = partial(read_interrupts, Root(options.hostRoot))
-        return TopologyAware(machine, options, state=state, containers=containers, interrupts=interrupts)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nri.kube import quantity
+from nri.policies import formulas
 from nri.policies.contexts import ExtendedResources
 from nri.policies.koordinator import names
 from nri.policies.koordinator.memo import LONG, Memo
@@ -20,6 +21,7 @@ __all__ = [
     "SHAPES",
     "annotated",
     "bandwidths",
+    "batch_request",
     "cpu_qos",
     "device_allocations",
     "extended_resources",
@@ -101,6 +103,11 @@ def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
         return extended_resources(given)
     except ValueError:
         return None
+
+
+def batch_request(containers: Iterable[ExtendedResources]) -> int:
+    """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
+    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
 
 
 def _extended(text: str) -> dict[str, ExtendedResources] | None:

@@ -14,14 +14,15 @@ could be harmed. The default priority of a class serves to sort pods that may be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
 from nri.config.syntax import parse_json
+from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
 from nri.kube.quantity import ceil
 from nri.policies.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
-from nri.policies.manifest import kube_class, side_by_side, total
+from nri.policies.manifest import kube_class
 from nri.policies.paths import BEST_EFFORT, GUARANTEED
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "kubernetes_best_effort",
     "label_priority",
     "labelled_be",
+    "limit",
     "never_evicted",
     "offline",
     "policy_allows",
@@ -171,16 +173,33 @@ def resource_name(pod: _Pod, kind: str) -> str:
 
 
 def request(pod: _Pod, name: str) -> int:
-    """Return how much a pod asks for of a resource: thousandths of `cpu`, else whole units.
+    """Return how much a pod requests of a resource: thousandths of `cpu`, else whole units; 0 for none.
 
-    CPU and memory as the scheduler counts them; of batch and mid resources what runs side by side asks for, so neither
-    what initializes the pod nor its overhead.
+    Of CPU and memory the request that the scheduler counts. Of batch and mid resources the sum of what runs at the same
+    time, as Koordinator counts it: neither init containers that end nor overhead.
     """
     spec = pod.get("spec") or {}
     if name in ("cpu", "memory"):
-        asked = total(spec, "requests").get(name, Fraction(0))
-        return ceil(asked * 1000 if name == "cpu" else asked)
-    return sum(max(ceil(asked.get(name, Fraction(0))), 0) for asked in side_by_side(spec, "requests"))
+        amount = pod_total(spec, "requests").get(name, Fraction(0))
+        return max(ceil(amount * 1000 if name == "cpu" else amount), 0)
+    return sum(max(amount, 0) for amount in _concurrent(spec, "requests", name))
+
+
+def limit(pod: _Pod, name: str) -> int:
+    """Return the limit of a pod in whole units of a resource, as `request` counts; 0 for none.
+
+    Of batch and mid resources a pod has none as soon as one container has none.
+    """
+    spec = pod.get("spec") or {}
+    if name in ("cpu", "memory"):
+        return max(ceil(pod_total(spec, "limits").get(name, Fraction(0))), 0)
+    limits = [max(amount, 0) for amount in _concurrent(spec, "limits", name)]
+    return sum(limits) if all(limits) else 0
+
+
+def _concurrent(spec: Mapping[str, Any], part: Part, name: str) -> Iterator[int]:
+    for container in concurrent_containers(spec):
+        yield ceil(container_amounts(container, part).get(name, Fraction(0)))
 
 
 def _labels(pod: _Pod) -> Mapping[str, str]:

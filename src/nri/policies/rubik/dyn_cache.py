@@ -5,7 +5,6 @@ A share of the cache is a run of ways from the lowest on. Next: `nri.policies.ru
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -18,7 +17,6 @@ __all__ = [
     "GROUPS",
     "Misses",
     "Shares",
-    "bits",
     "group_of",
     "group_shares",
     "mask",
@@ -34,7 +32,6 @@ _LEVELS: Final = ("low", "middle", "high", "max", "dynamic")
 #: The group of each level.
 GROUPS: Final = {level: f"rubik_{level}" for level in _LEVELS}
 DYNAMIC: Final = GROUPS["dynamic"]
-_HEX: Final = re.compile(r"0{0,32}[0-9a-fA-F]{1,8}")
 #: Percent of misses: at one of MOST limits fall, with all below LEAST they rise; and by how many points.
 _MOST, _LEAST, _FALL, _RISE = 20, 10, 50, 5
 
@@ -51,14 +48,6 @@ class Misses(NamedTuple):
 
     cache: int = 0
     llc: int = 0
-
-
-def bits(text: str) -> int:
-    """Return the width of a mask as resctrl tells it (`7ff`). Raises ValueError for what is none of up to 31 ways."""
-    found = _HEX.fullmatch(text.strip())
-    if found is None or int(text, 16) >> 31:
-        raise ValueError(f"{text.strip()!r} is no mask of cache ways")
-    return max(int(text, 16).bit_length(), 1)
 
 
 def mask(width: int, percent: int) -> int:

@@ -45,7 +45,7 @@ def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
         return None
     first, last = samples[-2:]
     spent, used = last.t_ns - first.t_ns, last.cpu_ns - first.cpu_ns
-    return None if spent <= 0 or used < 0 else 100 * used / spent / cpus
+    return None if spent <= 0 or used < 0 or cpus <= 0 else 100 * used / spent / cpus
 
 
 def memory_mb(samples: Sequence[Sample]) -> float | None:
@@ -53,9 +53,9 @@ def memory_mb(samples: Sequence[Sample]) -> float | None:
     return samples[-1].memory_bytes / 10**6 if samples else None
 
 
-def candidates(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the pods that may be evicted."""
-    return [pod for pod in pods if offline(pod) and not protected(pod)]
+def candidates(pods: Iterable[Pod], *, from_apiserver: bool) -> list[Pod]:
+    """Return the pods that may be evicted; `from_apiserver` as for `protected`."""
+    return [pod for pod in pods if offline(pod) and not protected(pod, from_apiserver=from_apiserver)]
 
 
 def victim(pods: Iterable[Pod], use: Mapping[str, float | None]) -> Pod | None:

@@ -21,6 +21,7 @@ __all__ = [
     "WEIGHTS",
     "clear",
     "devices_of",
+    "disk_path",
     "mistakes",
     "pod_writes",
     "supported",
@@ -48,6 +49,11 @@ def devices_of(nodes: Sequence[IoCostNode], name: str) -> Sequence[IoCostDevice]
     own = [node for node in nodes if node.nodeName == name]
     every = [node for node in nodes if node.nodeName == "global"]
     return own[0].config if own else every[-1].config if every else ()
+
+
+def disk_path(name: str) -> str:
+    """Return the path of a disk: rubik names it below /dev, such as `sda` or `mapper/vg-a`; a path is taken as well."""
+    return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
 def mistakes(device: IoCostDevice) -> Iterator[Problem]:

@@ -12,121 +12,66 @@ from typing import Any, Final, NamedTuple
 from nri.policies.formulas import UNLIMITED
 from nri.policies.shapes import Items, Record, decode
 
-__all__ = [
-    "ANNOTATION",
-    "KEYS",
-    "KNOBS",
-    "Change",
-    "asked",
-    "by_knob",
-    "change",
-    "device_number",
-    "numbers",
-    "parse",
-    "present",
-]
+__all__ = ["ANNOTATION", "KNOBS", "DiskLimits", "check", "disk_limits", "parse"]
 
 ANNOTATION: Final = "volcano.sh/blkio-limit"
 #: The knob of each key of the annotation.
-KEYS: Final = {
+_KEYS: Final = {
     "device_read_bps": "io.read_bps",
     "device_write_bps": "io.write_bps",
     "device_read_iops": "io.read_iops",
     "device_write_iops": "io.write_iops",
 }
-KNOBS: Final = tuple(KEYS.values())
-_SHAPE: Final = Record(dict.fromkeys(KEYS, Items(Record({"device": str, "value": str}))))
-_NUMBER: Final = re.compile(r"[0-9]{1,18}:[0-9]{1,18}")
-#: Limits by key: device and value as they are written.
-Limits = dict[str, list[tuple[str, str]]]
+KNOBS: Final = tuple(_KEYS.values())
+_SHAPE: Final = Record(dict.fromkeys(_KEYS, Items(Record({"device": str, "value": str}))))
+_DISK: Final = re.compile(r"[0-9]{1,18}:[0-9]{1,18}")
+_LIMIT: Final = re.compile(r"0{0,32}[0-9]{1,20}")
+#: The rows of the annotation by key: device and value as they are written.
+Rows = dict[str, list[tuple[str, str]]]
 
 
-class Change(NamedTuple):
-    """The devices of one knob whose limit goes, and those that get one, with its text; 0 is no limit."""
+class DiskLimits(NamedTuple):
+    """The limits that an annotation sets.
 
-    clear: list[str]
-    set: list[tuple[str, str]]
-
-
-def asked(before: Mapping[str, str], annotations: Mapping[str, str]) -> Limits | None:
-    """Return the limits that a pod's annotations ask for: none of any if it asked before and no longer does, else None.
-
-    Raises:
-        ValueError: the annotation cannot be read; what is in force stays.
+    Attributes:
+        limits: bytes or operations a second, by knob and by the numbers of the disk (`8:0`); -1 is no limit.
+        unclear: by knob the disks whose row has no number as its value: what they have stays.
+        problems: a line for each row that has no effect.
     """
-    text = annotations.get(ANNOTATION) or ("{}" if before.get(ANNOTATION) else "")
-    return parse(text) if text else None
+
+    limits: dict[str, dict[str, int]]
+    unclear: dict[str, set[str]]
+    problems: list[str]
 
 
-def parse(text: str) -> Limits:
-    """Read the annotation. Raises ValueError."""
-    found: Mapping[str, Any] = decode(text, _SHAPE)
-    return {key: [(each.get("device", ""), each.get("value", "")) for each in found.get(key, ())] for key in KEYS}
+def parse(annotations: Mapping[str, str]) -> Rows:
+    """Return the rows of the annotation, none without one. Raises ValueError for what is not JSON of that shape."""
+    found: Mapping[str, Any] = decode(annotations.get(ANNOTATION) or "{}", _SHAPE)
+    return {key: [(row.get("device", ""), row.get("value", "")) for row in found.get(key, ())] for key in _KEYS}
 
 
-def device_number(device: str, lookup: Callable[[str], str]) -> str:
-    """Return the numbers (`8:0`) of a device that is named by them or by its path.
+def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
+    """Return the limits of the good rows; a row without effect costs the others nothing.
 
     Args:
-        device: the name.
+        rows: as of `parse`.
         lookup: the numbers of a path below /dev if a block device is there, else "".
-
-    Raises:
-        ValueError: it is neither.
     """
-    if _NUMBER.fullmatch(device):
-        return device
-    found = lookup(device) if device.startswith("/dev/") else ""
-    if not found:
-        raise ValueError(f"{device!r} is no block device: say /dev/NAME or MAJOR:MINOR")
-    return found
+    result = DiskLimits({}, {}, [])
+    for key, pairs in rows.items():
+        for device, value in pairs:
+            disk = device if _DISK.fullmatch(device) else lookup(device) if device.startswith("/dev/") else ""
+            if not disk:
+                result.problems.append(f"{key}: {device[:80]!r} is not a block device; write /dev/NAME or MAJOR:MINOR")
+            elif _LIMIT.fullmatch(value) is None or int(value) >= 1 << 64:
+                result.problems.append(f"{key}: {value[:40]!r} of {device[:80]!r} is not a number of 64 bits")
+                result.unclear.setdefault(_KEYS[key], set()).add(disk)
+            else:
+                result.limits.setdefault(_KEYS[key], {})[disk] = int(value) or UNLIMITED
+    return result
 
 
-def numbers(annotations: Mapping[str, str]) -> Limits:
-    """Return the limits that annotations ask for. Raises ValueError, also for a limit that is not a number."""
-    found = asked({}, annotations) or {}
-    for key, rows in found.items():
-        for device, value in rows:
-            if not (value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < 1 << 63):
-                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is not a number from 0 on")
-    return found
-
-
-def by_knob(limits: Limits, lookup: Callable[[str], str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Return the limits of each knob by the numbers of its disk, and what is wrong with others; 0 is no limit.
-
-    Args:
-        limits: as of `numbers`.
-        lookup: as of `device_number`.
-    """
-    found: dict[str, dict[str, int]] = {}
-    wrong: list[str] = []
-    for key, rows in limits.items():
-        for device, value in rows:
-            try:
-                found.setdefault(KEYS[key], {})[device_number(device, lookup)] = int(value) or UNLIMITED
-            except ValueError as error:
-                wrong.append(str(error))
-    return {knob: devices for knob, devices in found.items() if devices}, wrong
-
-
-def present(text: str) -> list[str]:
-    """Return the devices that a file names."""
-    return [words[0] for line in text.splitlines() if len(words := line.split()) > 1]
-
-
-def change(limits: Limits, present: Mapping[str, list[str]], lookup: Callable[[str], str]) -> dict[str, Change]:
-    """Return what becomes of each knob of a container: what is in force goes, what is asked for comes.
-
-    A device that is not there, and one without a value, is left out.
-    """
-    found = {}
-    for key, knob in KEYS.items():
-        wanted = []
-        for device, value in limits.get(key, ()):
-            try:
-                wanted.append((device_number(device, lookup), value))
-            except ValueError:
-                continue
-        found[knob] = Change(present.get(knob, []), [pair for pair in wanted if pair[1]])
-    return found
+def check(annotations: Mapping[str, str]) -> None:
+    """Raise ValueError for the first row that cannot have an effect, whatever disks there are."""
+    for problem in disk_limits(parse(annotations), lambda _path: "0:0").problems:
+        raise ValueError(f"{ANNOTATION}: {problem}")

@@ -1,6 +1,7 @@
 """Pods and containers as rubik's services see them, and who is offline.
 
-Offline is a pod whose annotation or whose label says exactly `true`; every other one is online. Next: `preemption`.
+A pod is offline if its annotation or its label is exactly `true`, unless the annotation is exactly `false`, which
+spares it. Every other pod is online. Next: `preemption`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,17 @@ class Pod:
 
 def offline(pod: Pod) -> bool:
     """Whether a pod yields to the others."""
-    return "true" in (pod.annotations.get(PREEMPTIBLE), pod.labels.get(PREEMPTIBLE))
+    annotation = pod.annotations.get(PREEMPTIBLE)
+    return annotation == "true" or (annotation != "false" and pod.labels.get(PREEMPTIBLE) == "true")
 
 
-def protected(pod: Pod) -> bool:
-    """Whether a pod may never be evicted: one of kube-system, a static one, or the mirror of one."""
-    source = pod.annotations.get(_SOURCE, "api")
+def protected(pod: Pod, *, from_apiserver: bool) -> bool:
+    """Whether a pod may never be evicted: a pod of kube-system, a static pod, or the mirror of a static pod.
+
+    Args:
+        pod: the pod.
+        from_apiserver: whether the API server lists it. There the source annotation is what the pod's author wrote;
+            a kubelet overwrites it in what itself, and the runtime, report.
+    """
+    source = "api" if from_apiserver else pod.annotations.get(_SOURCE, "api")
     return pod.namespace == "kube-system" or source != "api" or _MIRROR in pod.annotations

@@ -12,11 +12,9 @@ from typing import Final, NamedTuple
 
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.settings import Net
-from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES, Write
+from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES
 
-__all__ = ["Levels", "bandwidth", "decide", "protection", "update", "values"]
-
-_REASON: Final = "preemption"
+__all__ = ["Network", "bandwidth", "decide", "protection", "values"]
 
 
 class _Mechanism(NamedTuple):
@@ -41,60 +39,41 @@ _WAYS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
 }
 
 
-class Levels(NamedTuple):
-    """The writes for a pod, the process whose network is put under control (0 for none), and what is wrong."""
+class Network(NamedTuple):
+    """The process whose network is put under control (0 for none), and what cannot be done for its pod."""
 
-    writes: list[Write]
     enable: int
     problems: list[str]
 
 
-def decide(pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, str], str | None]) -> Levels:
-    """Decide for a pod.
+def decide(
+    before: Pod | None, pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, str], str | None]
+) -> Network:
+    """Decide for a pod; its levels are what `values` returns.
 
     Args:
+        before: the pod as it was before, None for a new one.
         pod: the pod.
         resources: those that the configuration names.
         pid: a process of the pod, 0 if it has none: without one there is no network to control.
         read: the text of a knob in a folder, None if there is no such file.
     """
+    if before is not None and (not offline(pod) or offline(before)):
+        became_online = offline(before) and not offline(pod)
+        return Network(0, ["it became online, and its levels cannot be put back"] if became_online else [])
     problems = []
     chosen = [name for name in _WAYS if name in resources]
     if "net" in chosen and not pid:
         problems.append("it has no process whose network could be controlled")
         chosen.remove("net")
     enable = pid if "net" in chosen and not pod.host_network else 0
-    if offline(pod):
-        writes = [
-            Write(folder, knob, str(value), _REASON)
-            for name in chosen
-            for folder in pod.folders()
-            for knob, value in _WAYS[name][0].pod.items()
-        ]
-        return Levels(writes, enable, problems)
-    for name in chosen:
+    for name in () if offline(pod) else chosen:
         for folder in pod.folders():
             knob = _WAYS[name][0].needs
             text = read(folder, knob)
             if text is None or text.strip() != "0":
                 problems.append(f"{knob} of {folder} is {text and text.strip()}, and cannot be put back")
-    return Levels([], enable, problems)
-
-
-def update(
-    before: Pod, pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, str], str | None]
-) -> Levels:
-    """Decide for a pod that has changed: one that becomes offline, and containers that an offline one has got.
-
-    One that becomes online is reported: the kernel takes no level back.
-    """
-    if not offline(pod):
-        return Levels([], 0, ["it became online, and its levels cannot be put back"] if offline(before) else [])
-    found = decide(pod, resources, pid, read)
-    if not offline(before):
-        return found
-    known = set(before.folders())
-    return Levels([write for write in found.writes if write.folder not in known], 0, [])
+    return Network(enable, problems)
 
 
 def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool) -> dict[str, int]:
@@ -113,16 +92,16 @@ def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool)
     return found
 
 
-def protection(pods: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return the bytes of memory that are reclaimed last, by folder; a folder has what those below it have.
+def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, int]:
+    """Return the bytes of memory that are reclaimed last, by folder; a folder has at least what those below it have.
 
     Args:
-        pods: the folders of online pods, each with the bytes that its containers ask for, by folder.
+        pods: of each online pod its folder, the bytes that it requests in all, and those of its containers by folder.
     """
     found: dict[str, int] = {}
-    for folder, containers in pods:
+    for folder, request, containers in pods:
         found |= containers
-        above, size = folder.strip("/"), sum(containers.values())
+        above, size = folder.strip("/"), max(request, sum(containers.values()))
         while size and above:
             found[above] = found.get(above, 0) + size
             above = above.rpartition("/")[0]

@@ -14,7 +14,7 @@ from nri.policies.formulas import UNLIMITED
 from nri.policies.rubik.pods import Pod
 from nri.policies.writes import Write
 
-__all__ = ["ANNOTATION", "Quota", "burst_of", "refusal", "update", "writes"]
+__all__ = ["ANNOTATION", "Quota", "burst_of", "refusal", "writes"]
 
 ANNOTATION: Final = "volcano.sh/quota-burst-time"
 _WHOLE: Final = re.compile(r"[+-]?0{0,32}[0-9]{1,19}")
@@ -58,15 +58,3 @@ def writes(pod: Pod, burst: int, quota_of: Callable[[str], Quota], cpus: int) ->
     if not refusal(total, quota_of(pod.folder), cpus):
         found.append((pod.folder, total))
     return [Write(folder, "cpu.cfs_burst", str(value), "quotaBurst") for folder, value in found]
-
-
-def update(before: Pod, pod: Pod, quota_of: Callable[[str], Quota], cpus: int) -> list[Write]:
-    """Return the writes for a pod whose annotations changed; one that no longer asks for a burst gives it back.
-
-    Raises:
-        ValueError: as `burst_of`.
-    """
-    burst = burst_of(pod.annotations)
-    if burst is None:
-        burst = 0 if before.annotations.get(ANNOTATION) else None
-    return [] if burst is None else writes(pod, burst, quota_of, cpus)

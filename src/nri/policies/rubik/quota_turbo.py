@@ -11,6 +11,7 @@ Times are nanoseconds, quotas and periods microseconds, limits CPUs. Next: `nri.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ __all__ = [
     "manageable",
     "max_next",
     "next_quota",
+    "quota_of_limit",
     "restored",
     "slow_fallback",
 ]
@@ -93,13 +95,13 @@ class Managed:
     throttled_ns_before: int = 0
     usages: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
 
-    def base(self) -> float:
-        """The quota of the limit."""
-        return self.limit * self.period
+    def base(self) -> int:
+        """The quota of the limit in whole microseconds."""
+        return quota_of_limit(self.limit, self.period)
 
     def least(self) -> int:
         """The lowest quota: that of the limit, or the kernel's least, which a kubelet gives a smaller limit."""
-        return max(int(self.base()), MIN_QUOTA_US)
+        return max(self.base(), MIN_QUOTA_US)
 
     def newly_throttled(self) -> int:
         """In how many periods it was throttled since the last reading."""
@@ -116,26 +118,35 @@ class Managed:
 Deltas = dict[str, float]
 
 
+def quota_of_limit(limit: float, period: int) -> int:
+    """Return the quota of a limit in CPUs, in whole microseconds, as a kubelet sets it.
+
+    The product is rounded before the fraction is dropped: 0.29 * 100000 is 28999.999999999996.
+    """
+    return math.floor(round(limit * period, 3))
+
+
 def slow_fallback(found: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
     """Return by how much quotas above the limit fall from the high mark on."""
     if use < knobs.highWaterMark:
         return {}
     part = (use - knobs.highWaterMark) / (knobs.alarmWaterMark - knobs.highWaterMark) * knobs.slowFallbackRatio
     return {
-        each.folder: part * (int(each.base()) - each.quota)
+        each.folder: part * (each.base() - each.quota)
         for each in found
-        if each.quota > int(each.base()) and not each.newly_throttled()
+        if each.quota > each.base() and not each.newly_throttled()
     }
 
 
 def fast_fallback(found: Iterable[Managed], use: float, cpus: int, knobs: Knobs) -> Deltas:
     """Return by how much quotas above the limit fall from the alarm mark on: together all that is above the mark."""
-    above = {each.folder: each for each in found if each.quota > each.base() and each.period > 0}
-    excess = {name: each.quota / each.period - each.limit for name, each in above.items()}
-    if use < knobs.alarmWaterMark or not excess:
+    # Whole microseconds: a difference of CPUs as floats may be 0, or less, for a quota that is above the limit.
+    excess = {each.folder: (each, each.quota - each.base()) for each in found if each.quota > each.base()}
+    excess_cpus = sum(more_us / each.period for each, more_us in excess.values() if each.period > 0)
+    if use < knobs.alarmWaterMark or excess_cpus <= 0:
         return {}
-    less = (knobs.alarmWaterMark - use) / 100 * cpus / sum(excess.values())
-    return {name: less * excess[name] * each.period for name, each in above.items()}
+    part = (knobs.alarmWaterMark - use) / 100 * cpus / excess_cpus
+    return {name: part * more_us for name, (each, more_us) in excess.items() if each.period > 0}
 
 
 def elevate(found: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
@@ -151,10 +162,11 @@ def elevate(found: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: K
             (each.throttled_ns - each.throttled_ns_before) / 1000 / each.newly_throttled() / each.period,
         )
         for each in found
-        if each.newly_throttled() > 0 and each.period > 0
+        # A counter that went back belongs to a cgroup that was made again, and says nothing about this one.
+        if each.newly_throttled() > 0 and each.throttled_ns > each.throttled_ns_before and each.period > 0
     }
     total = sum(need for _, need in needs.values())
-    if total <= 0:
+    if not needs:
         return {}
     part = min(total, knobs.elevateLimit / 100 * cpus) / total
     return {name: need * part * each.period for name, (each, need) in needs.items()}
@@ -209,8 +221,9 @@ def manageable(limit: float | None, cpus: int) -> bool:
 def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | None]) -> list[Write]:
     """Return the writes for a container and the cgroups above it, below that of all pods, in order.
 
-    Growing begins at the top, shrinking at the container; a cgroup without a limit stays without. All of them hold, or
-    none: whoever writes puts back what it wrote if one is refused.
+    Growing begins at the top, shrinking at the container. A cgroup without a limit stays without, and one that would
+    fall below the least quota of a kernel stays as it is. All of them hold, or none: whoever writes puts back what it
+    wrote if one is refused.
 
     Raises:
         ValueError: there is no folder of its own, or one whose quota cannot be read.
@@ -227,7 +240,8 @@ def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | 
         quota = quota_of(name)
         if quota is None:
             raise ValueError(f"the quota of {name} cannot be read")
-        if quota != UNLIMITED:
+        falls_too_low = after < before and quota + after - before < MIN_QUOTA_US and depth < len(names)
+        if quota != UNLIMITED and not falls_too_low:
             values.append((name, quota + after - before))
     if after < before:
         values.reverse()
@@ -245,7 +259,7 @@ def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
         if each.cpu_limit is None:
             return []
         if each.cpu_limit == 0 or period is not None:
-            found.append((each.folder, int(each.cpu_limit * (period or 0)) if each.cpu_limit else UNLIMITED))
+            found.append((each.folder, quota_of_limit(each.cpu_limit, period or 0) if each.cpu_limit else UNLIMITED))
     quotas = [quota for _, quota in found]
     found.insert(0, (pod.folder, UNLIMITED if UNLIMITED in quotas else sum(quotas)))
     return [Write(folder, "cpu.cfs_quota", str(value), "quotaTurbo") for folder, value in found]

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from nri.config import Between, Source
 from nri.config.complaint import Problem, WrongValue, suggest, together
 from nri.config.layers import located
-from nri.config.place import Path, first_line, show
-from nri.config.syntax import parse_json
+from nri.config.place import Path, show
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
 from nri.policies.shapes import Unread, meant
@@ -37,7 +36,6 @@ __all__ = [
     "Psi",
     "QuotaTurbo",
     "block_of",
-    "load",
     "read",
     "services",
 ]
@@ -267,17 +265,8 @@ class _Top:
     agent: Agent
 
 
-def load(source: Source) -> File:
-    """Read a file. Raises ConfigError naming file, line and key; blocks are looked at by `services`."""
-    try:
-        tree = parse_json(source.text)
-    except ValueError as error:
-        raise ConfigError(source.name, "", first_line(error)) from None
-    return read(tree, source)
-
-
 def read(tree: Any, source: Source) -> File:
-    """Take the tree of a file as one; errors name the source. Raises ConfigError as `load`."""
+    """Take the tree of a file as one; errors name the source. Raises ConfigError naming file, line and key."""
     if not isinstance(tree, dict):
         raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
     unread = [Unread.of(key, meant(key, _KEYS)) for key in tree if key not in _KEYS]
@@ -321,8 +310,8 @@ def services(file: File) -> dict[str, Any]:
 def _built(cls: type, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
     problems: list[Problem] = []
     made = check(cls, _folded(cls, {key: value}, (), unread), (), problems).values[key]
-    if isinstance(made, Partial) and isinstance(value, dict):
-        made = build(made, (key,), problems, 0)
+    if isinstance(made, Partial):
+        made = build(made, (key,), problems)
     if problems:
         raise together(located(source, problems))
     return made

@@ -21,7 +21,7 @@ from nri.cri.server import SocketServer, bind
 from nri.errors import DeadlineExceeded, NriError, RuntimeUnavailable
 from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 
 __all__ = ["Answer", "Front"]
 

@@ -63,7 +63,7 @@ class Options:
     __slots__ = (
         "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
         "metrics_addr", "name", "named_events", "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket",
-        "socket_fd", "verbose", "version",
+        "socket_fd", "spare_names", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -81,6 +81,8 @@ class Options:
         self.log_file: str | None = None
         self.health_addr: str | None = None
         self.metrics_addr: str | None = None
+        #: Names to try in turn if a live plugin has `name` already. No flag: for `nri events -f`.
+        self.spare_names: list[str] = []
         #: Descriptor of a connection that the runtime has made already, or None.
         self.socket_fd: int | None = None
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S

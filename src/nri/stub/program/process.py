@@ -34,6 +34,7 @@ from nri.stub.session.background import Background
 from nri.stub.session.session import Session
 from nri.stub.support import log_destination
 from nri.text import lines
+from nri.ttrpc.codes import Code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
 #: Exit code of a plugin that cannot work as it is.
 CANNOT_WORK = 1
+_NAME_TAKEN = "its name is taken"
 #: How long a probe waits for the handler at hand before it says that the plugin is not ready, in seconds.
 HANG_S = 1.0
 
@@ -159,6 +161,8 @@ class Program:
             reason = self._serve(sock)
             if self.stop:
                 return
+            if reason == _NAME_TAKEN:
+                continue
             if self.options.no_reconnect:
                 raise GiveUp(3, f"lost the runtime at {self.options.socket}: {reason}")
             delay_s = self.reconnect.delay_s()
@@ -207,6 +211,10 @@ class Program:
         try:
             reason = session.run()
         except (ConfigError, RegistrationError) as error:
+            if getattr(error, "code", 0) == Code.ALREADY_EXISTS and options.spare_names:
+                options.name = options.spare_names.pop(0)
+                self.label = naming.full_name(options.index, options.name)
+                return _NAME_TAKEN
             if session.fatal is not None:
                 self._write_note(str(error))
             elif self._was_configured:

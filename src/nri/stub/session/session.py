@@ -190,7 +190,7 @@ class Session:
             raise DeadlineExceeded(f"{missing} from the runtime ({self._timeout_s:g} s)") from None
         if refused:
             text = plain(refused[0].message)
-            raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {text}")
+            raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {text}", refused[0].code)
         self._raise_failure()
         if reason is not None:
             asked = service.stage == "connected"

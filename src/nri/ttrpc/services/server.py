@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 from nri.ttrpc.codes import Code, status_of
 from nri.ttrpc.endpoint import LATER, Endpoint
 from nri.ttrpc.frames import REMOTE_OPEN

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from nri.adaptation.audit.answer_order import OVERTAKEN, Numbers
 from nri.adaptation.audit.explanation import REQUEST
 from nri.adaptation.audit.record import TAKEN_BACK
+from nri.adaptation.containers.answer_order import OVERTAKEN, Numbers
 from nri.api import messages as m
 from nri.rules import Rules
 from tests.support.histories import create, env, shares, steps, update

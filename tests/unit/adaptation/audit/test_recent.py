@@ -17,6 +17,7 @@ from nri.adaptation.admin import follow
 from nri.adaptation.audit.recent import Bounds, Recent
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.dispatch.event import Event
+from nri.adaptation.dispatch.observation import RecordedInvoker
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginTimeout
 from nri.inspector.sources import Recording
@@ -109,14 +110,14 @@ def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_wi
 def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Event.tell_asked
+    plugin_asked = RecordedInvoker.plugin_asked
 
-    def late(event: Event, *step: Any) -> None:
-        if not event.told:  # what is told of the first plugin comes after its request
+    def late(invoker: RecordedInvoker, peer: Any, event: Event) -> None:
+        if not event.reported:  # the first report of an event comes after its first request
             time.sleep(0.02)
-        told(event, *step)
+        plugin_asked(invoker, peer, event)
 
-    monkeypatch.setattr(Event, "tell_asked", late)
+    monkeypatch.setattr(RecordedInvoker, "plugin_asked", late)
     with Recorder(tmp_path) as recorder, FakeRuntime(admin_socket=path, reporters=[recorder]) as runtime:
         for index in ("10", "20", "30"):
             runtime.add(plugin("slow", create_container=lambda *_: time.sleep(0.03)), idx=index)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.record import Record, packed, parts_of, unpacked, updates_of
+from nri.adaptation.containers.answer_order import Numbers
 from nri.api import messages as m
 
 

@@ -11,7 +11,7 @@ import nri
 from nri.adaptation import Numbers, OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
-from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.containers.update_result import UpdateResult
 from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m

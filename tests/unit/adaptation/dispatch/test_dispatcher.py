@@ -13,7 +13,7 @@ import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.peers.fifo_lock import FifoLock
+from nri.adaptation.peers.turns import FifoLock
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, PluginError
 from nri.metrics import Observer
@@ -166,8 +166,8 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     senders: list[tuple[str, bool]] = []
     begin = Invoker.begin
 
-    def telling(self: Invoker, *args: Any) -> Any:
-        begun = begin(self, *args)
+    def telling(self: Invoker, *args: Any, **named: Any) -> Any:
+        begun = begin(self, *args, **named)
         senders.append((threading.current_thread().name, begun is not None))
         return begun
 

@@ -22,42 +22,8 @@ from tests.support.adapting import RawPlugin, response
 from tests.support.made_plugins import plugin
 
 
-class Reporting:
-    """Counts what it is told, as far as an event needs it."""
-
-    def __init__(self) -> None:
-        self.begun: list[bytes] = []
-        self.asked: list[bytes] = []
-
-    def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        self.begun.append(request)
-
-    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        self.asked.append(request)
-
-
-class Peer:
-    label = "10-a"
-
-
 def event() -> Event:
     return Event(EventRequest(BY_METHOD["start_container"], make_pod(name="web"), make_container()))
-
-
-@pytest.mark.pure
-def test_an_event_is_told_to_have_begun_once_and_before_anything_else() -> None:
-    made, reporting = event(), Reporting()
-    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
-    made.tell_begin(reporting)  # type: ignore[arg-type]
-    assert (len(reporting.begun), len(reporting.asked)) == (1, 1)
-    assert reporting.begun[0] == made.request_bytes()
-
-
-@pytest.mark.pure
-def test_reporters_get_the_request_that_plugins_get_encoded_once() -> None:
-    made, reporting = event(), Reporting()
-    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
-    assert reporting.begun[0] is reporting.asked[0] is made.request_bytes()
 
 
 def test_events_are_counted() -> None:
@@ -68,9 +34,10 @@ def test_events_are_counted() -> None:
 @pytest.mark.pure
 def test_answers_to_an_event_that_is_only_passed_on_say_nothing() -> None:
     made = event()
-    made.add(None, None, b"\xff\xff")  # type: ignore[arg-type]
-    made.record("failed")
-    made.overlap()
+    assert made.read(None, None, b"\xff\xff") is None  # type: ignore[arg-type]
+    assert made.compare(None, b"\xff\xff") is None  # type: ignore[arg-type]
+    made.record(None, "failed")  # type: ignore[arg-type]
+    made.work_meanwhile()
     assert made.result_bytes() == b""
 
 

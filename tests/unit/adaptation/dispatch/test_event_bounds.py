@@ -12,8 +12,10 @@ import pytest
 import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.adaptation import parts_of
-from nri.adaptation.dispatch import event as dispatched
-from nri.adaptation.dispatch.event import Event
+from nri.adaptation.audit.reporting import Reporting
+from nri.adaptation.dispatch.event import Event, left_out_outcomes
+from nri.adaptation.dispatch.invoker import Invoker
+from nri.adaptation.dispatch.reply_limits import MAX_REQUEST_BYTES, check_next_request
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Ignored
 from nri.adaptation.peers.event_request import EventRequest
@@ -22,6 +24,7 @@ from nri.api import naming
 from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, OversizedMessage, PluginError
 from nri.mux import frames as mux
+from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
@@ -141,8 +144,9 @@ def test_an_event_whose_answers_say_nothing_takes_any() -> None:
         (peer,) = parts_of(runtime.adaptation).chain.peers
         policy = peer.event_policies[BY_METHOD["create_container"].number]
         assert policy is not None
-        assert event.weigh(peer, policy, reply) is reply
-        event.add(peer, policy, reply)
+        invoker = Invoker(Rules.DEFAULT, Reporting())
+        assert invoker.check_size(peer, policy, event, reply) is reply
+        invoker.take_answer(peer, policy, event, reply)
         assert event.result_bytes() == b""
 
 
@@ -275,19 +279,20 @@ def test_a_request_to_validators_that_is_too_long_is_the_fault_of_who_asked_for_
 
 
 def test_room_is_left_for_the_envelope_of_a_request() -> None:
-    assert 4 << 20 > dispatched.ROOM > (4 << 20) - 1024
+    assert 4 << 20 > MAX_REQUEST_BYTES > (4 << 20) - 1024
 
 
 def test_only_who_adds_to_a_request_that_is_too_long_is_blamed() -> None:
-    dispatched.leave_room("CreateContainer", "10-p", bytes(dispatched.ROOM + 5), bytes(dispatched.ROOM + 5))
+    asked = bytes(MAX_REQUEST_BYTES + 5)
+    check_next_request("CreateContainer", "10-p", asked, asked)
     with pytest.raises(PluginError, match="10-p: its reply to CreateContainer makes the next request"):
-        dispatched.leave_room("CreateContainer", "10-p", bytes(dispatched.ROOM + 5), bytes(dispatched.ROOM + 6))
+        check_next_request("CreateContainer", "10-p", asked, bytes(MAX_REQUEST_BYTES + 6))
 
 
 def test_of_many_updates_that_are_left_out_the_first_are_named_and_the_others_counted() -> None:
     ignored = [Ignored("10-p", f"c{n}", "", UNKNOWN_CONTAINER) for n in range(23)]
-    rows = dispatched.left_out("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
+    rows = left_out_outcomes("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
     assert len(rows) == 21
     assert rows[0] == ("own", 'update of container "c0" by 10-p', "left out", UNKNOWN_CONTAINER)
     assert rows[-1] == ("own", "3 more updates", "left out", "as those before them")
-    assert len(dispatched.left_out("own", ignored[:2])) == 2
+    assert len(left_out_outcomes("own", ignored[:2])) == 2

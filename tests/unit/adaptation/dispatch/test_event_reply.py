@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import nri
-from nri.adaptation.dispatch.event import EventReply
+from nri.adaptation.dispatch.reply import EventReply
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin

@@ -14,7 +14,7 @@ import pytest
 
 import nri
 from nri.adaptation.dispatch.event import Event
-from nri.adaptation.dispatch.invoker import named, unnamed
+from nri.adaptation.dispatch.invoker import with_plugin_name, without_plugin_name
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EventMask
 from nri.errors import (
@@ -351,11 +351,11 @@ def test_updates_that_policy_refuses_are_freed_with_their_error() -> None:
 
 @pytest.mark.pure
 def test_an_error_carries_the_plugins_name_and_its_code() -> None:
-    refused = named("10-a", RpcError(Code.PERMISSION_DENIED, "no"))
+    refused = with_plugin_name("10-a", RpcError(Code.PERMISSION_DENIED, "no"))
     assert (type(refused), str(refused), refused.plugin) == (PluginRejected, "plugin 10-a refused: no", "10-a")
-    failed = named("10-a", RpcError(2, "boom"))
+    failed = with_plugin_name("10-a", RpcError(2, "boom"))
     assert (type(failed), failed.code, failed.message) == (PluginError, 2, "boom")
-    assert str(named("10-a", ConnectionClosed("gone"))).startswith("plugin 10-a: ")
+    assert str(with_plugin_name("10-a", ConnectionClosed("gone"))).startswith("plugin 10-a: ")
 
 
 @pytest.mark.pure
@@ -364,4 +364,4 @@ def test_an_error_carries_the_plugins_name_and_its_code() -> None:
     [("plugin 10-a: boom", "boom"), ("plugin 10-a refused: no", "no"), ("plugin 20-b: boom", "plugin 20-b: boom")],
 )
 def test_a_name_that_the_plugin_gave_itself_is_not_said_twice(text: str, left: str) -> None:
-    assert unnamed("10-a", RpcError(2, text)).message == left
+    assert without_plugin_name("10-a", RpcError(2, text)).message == left

@@ -13,8 +13,8 @@ import nri
 from nri.adaptation import Adaptation
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.turns import FifoLock, Ticket
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginError, PluginTimeout, PluginUnavailable
 from nri.stub.session.service import PluginService
@@ -163,7 +163,7 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
     go = threading.Event()
     plugins = [Started(lambda _: go.wait(20)), Started(), Started()]
     policy = '["00-p0"]\ntimeout = "600ms"\n["10-p1"]\ntimeout = "500ms"\n["20-p2"]\ntimeout = "500ms"\n'
-    invoke, serve, answered = Invoker.invoke, PluginService.serve, set[str]()
+    ask, serve, answered = Invoker.ask, PluginService.serve, set[str]()
 
     def answering(self: PluginService, request: Request) -> object:
         made = serve(self, request)
@@ -177,9 +177,9 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
         """Hear those who are not late when they have answered, however slow the machine is: they had half a second."""
         if peer.label != "00-p0":
             wait_for(lambda: f"plugin-{peer.label} PostStartContainer" in answered, "it answers")
-        return invoke(self, peer, *given, **named)
+        return ask(self, peer, *given, **named)
 
-    monkeypatch.setattr(Invoker, "invoke", hearing)
+    monkeypatch.setattr(Invoker, "ask", hearing)
     try:
         runtime.post_start_container()
         rows = {row.plugin: row.missed for row in runtime.adaptation.plugins}

@@ -238,7 +238,7 @@ class Says:
     def __init__(self, answer: bytes | BaseException, *, missed: bool = True) -> None:
         self.answer, self.validators_missed = answer, missed
 
-    def invoke(self, *_: Any, **__: Any) -> bytes:
+    def ask(self, *_: Any, **__: Any) -> bytes:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer

@@ -13,9 +13,9 @@ import pytest
 
 import nri
 from nri.adaptation.adaptation import parts_of
-from nri.adaptation.audit.inventory import Inventory
-from nri.adaptation.peers.fifo_lock import FifoLock
+from nri.adaptation.containers.inventory import Inventory
 from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.peers.turns import FifoLock
 from nri.adaptation.registration.admission import Admission
 from nri.adaptation.registration.sync_gate import SyncGate
 from nri.api import messages as m

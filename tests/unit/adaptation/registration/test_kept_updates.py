@@ -14,8 +14,8 @@ import pytest
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.audit import reporting
-from nri.adaptation.audit.inventory import Inventory, Presence
 from nri.adaptation.audit.trail import AuditTrail
+from nri.adaptation.containers.inventory import Inventory, Presence
 from nri.adaptation.registration import kept_updates
 from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m

@@ -58,7 +58,7 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
     )
     assert [each["metadata"]["name"] for each in source.pods()] == ["a", "b"]
     assert (calls, source.synced, source.problem) == ([1, 2], True, "")
-    assert server.asked[0]["query"]["fieldSelector"] == "spec.nodeName=n1"
+    assert server.asked[0]["query"]["fieldSelector"] == "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
 
 
 def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from nri.agent.pods.kubelet import KubeletPods, pods_of
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from nri.errors import ConfigError
+from nri.kube.lists import MAX_OBJECT_BYTES
 from tests.support.http_server import HttpServer, body, cut, make_certificate, page, status, stream
 
-PODS = {"kind": "PodList", "items": [{"metadata": {"name": "a", "uid": "1"}}, {"metadata": None}]}
+PODS = {"kind": "PodList", "items": [{"metadata": {"name": "a", "uid": "1"}}]}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,19 @@ def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
     assert (pods.pods(), pods.synced, pods.problem) == ([PODS["items"][0]], True, "")
     assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer first", "Bearer second"]
     assert server.asked[0]["path"] == "/pods"
+
+
+def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
+    server: HttpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    pods = source(server)
+    large = {"metadata": {"name": "big", "namespace": "shop", "uid": "2"}, "junk": "x" * MAX_OBJECT_BYTES}
+    server.script(page({"items": [large, *PODS["items"]]}), page(PODS))
+    pods.ask()
+    assert [each["metadata"]["name"] for each in pods.pods()] == ["a"]
+    assert pods.problem.startswith("1 object left out: shop/big: its 2097") and pods.problem in caplog.text
+    pods.ask()
+    assert pods.problem == ""
 
 
 def test_null_is_the_kubelets_word_for_no_pods(server: HttpServer) -> None:
@@ -83,10 +97,10 @@ def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_
         (status(401, "Unauthorized"), "is the token good"),
         (status(403, "Forbidden"), "rbac.yaml"),
         (status(500, "no"), "HTTP 500"),
-        (body(b"{"), "Expecting"),
-        (body(b"[" * 100_000), "deep"),
+        (body(b"{"), "ends too early"),
+        (body(b"[" * 100_000), "around them"),
         (page([]), "not a list of pods"),
-        (page({"items": [1]}), "not a list of pods"),
+        (page({"items": [1]}), "not a list of objects"),
         (cut, ""),
     ],
 )
@@ -106,7 +120,7 @@ def test_an_answer_that_is_none_is_a_problem_and_what_is_known_stays(
 
 def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = source(server)
-    monkeypatch.setattr(kubelet, "MOST_BYTES", 1000)
+    monkeypatch.setattr(kubelet, "MAX_LIST_BYTES", 1000)
     server.script(body(b" " * 2000))
     pods.ask()
     assert "bigger than 1000" in pods.problem
@@ -197,4 +211,4 @@ def test_an_answer_whose_head_trickles_ends_with_its_deadline(
 def test_a_folder_that_the_answer_names_is_none() -> None:
     """The API has no such word: values of a pod would go to the cgroup of another service."""
     data = json.dumps({"items": [{"metadata": {"uid": "u"}, "cgroupParent": "system.slice"}]}).encode()
-    assert pods_of(data) == [{"metadata": {"uid": "u"}}]
+    assert [*pods_of([data]).objects.values()] == [{"metadata": {"uid": "u"}}]

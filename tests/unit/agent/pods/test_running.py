@@ -38,6 +38,17 @@ def test_a_pod_has_the_folder_that_the_kubelets_driver_gives_it_and_its_pause_co
     assert key_of(found.pod) == "ns/u1"
 
 
+def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    crio = pod()
+    crio["status"]["containerStatuses"][0]["containerID"] = "cri-o://c1"
+    folder = world.pod(crio)
+    world.cgroup(f"{folder}/crio-pause")
+    (found,) = running([crio], world.parts.executor.hierarchies, paths.CGROUPFS)
+    assert found.sandbox_id == "cri-o://pause"
+    assert found.container("c").cgroup_parent == f"{folder}/crio-c1"
+
+
 def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     folder = world.pod(pod(), sandbox="pause")

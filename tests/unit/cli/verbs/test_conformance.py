@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from nri.conformance.cases import read_cases
+from nri.config.json_lines import read_json_lines
 from tests.support.placement import DATA
 from tests.unit.cli import dry_engine
 
@@ -123,7 +123,7 @@ def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
 
 
 def test_placements_that_differ_on_purpose_are_counted_by_their_choice_and_fail_nothing(nri, tmp_path) -> None:
-    whole = next(read_cases(DATA / "placement.json.xz", lambda _: ""))
+    whole = next(read_json_lines(DATA / "placement.json.xz", lambda _: ""))
     cases = [case for case in whole["placement_cases"] if case["id"] == ON_PURPOSE]
     path = tmp_path / "placement.json"
     path.write_text(json.dumps({"topologies": whole["topologies"], "placement_cases": cases}))

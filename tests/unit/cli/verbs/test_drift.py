@@ -142,8 +142,13 @@ def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> N
             wait_for(lambda: "nri_drift_values 0" in scraped(port), "the first look")
             node.limit(70 << 20)
             wait_for(lambda: "nri_drift_values 1" in scraped(port), "the change")
+            assert "nri_drift_compared 1\n" in scraped(port) and "nri_drift_not_compared 0\n" in scraped(port)
             node.limit(LIMIT)
             wait_for(lambda: "nri_drift_changes_total 2" in scraped(port), "the end of it")
+            limit_file = node.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
+            limit_file.unlink()
+            wait_for(lambda: "nri_drift_not_compared 1" in scraped(port), "no value can be read")
+            assert "nri_drift_compared 0\n" in scraped(port)
             node.runtime.disconnect()
             node.runtime.close()
             said, _ = process.communicate(timeout=20)
@@ -208,7 +213,8 @@ def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
     path = str(folder / "nri.sock")
     with FakeRuntime(pods=[pod], containers=[ended], socket_path=path, disable_connections=False):
         done = nri("drift", "--socket-path", path, "--root", str(folder))
-    assert done.returncode == 0 and "nothing has been overwritten" in done.stderr
+    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, False)
+    assert "nothing was compared: no running container was given a value" in done.stderr
 
 
 def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> None:

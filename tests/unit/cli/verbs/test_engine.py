@@ -181,7 +181,7 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
         ("cgroups.parent=../x", 'cgroups: parent "../x" leads out of its folder'),
         ("containers.pids_limit=-5", "containers: pids_limit -5 is less than nothing; 0 is no limit"),
         ("images.size_limit=-1", "images: size_limit -1 is less than nothing; 0 is no limit"),
-        ("socket=nri.sock", 'socket "nri.sock" is no absolute path'),
+        ("socket=nri.sock", 'socket "nri.sock" must be an absolute path'),
         (f"socket=/{'s' * 107}", "is longer than the 107 bytes that a socket may have"),
     ],
 )

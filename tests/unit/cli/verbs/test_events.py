@@ -49,7 +49,7 @@ def test_without_follow_the_state_is_printed_and_the_plugin_leaves(nri, listen) 
         "-              shop/idle  -      -        -\n"
         "ctr0123456789  shop/web   nginx  running  42\n"
     )
-    assert (seen[0].plugin_idx, seen[0].plugin_name[:11]) == ("99", "nri-events-")
+    assert (seen[0].plugin_idx, seen[0].plugin_name) == ("99", "nri-events")
     assert left.wait(5), "the connection must be closed in order"
 
 
@@ -68,7 +68,7 @@ def test_no_socket_is_code_3(nri, folder) -> None:
         done = nri("events", *follow, "--socket-path", str(folder / "gone.sock"))
         assert done.returncode == 3
         assert "cannot connect" in done.stderr
-        assert "try: nri doctor" in done.stderr
+        assert "nri doctor" in done.stderr
 
 
 def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, listen) -> None:

@@ -15,7 +15,7 @@ from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.service.client import ask as ask_socket
 from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
-from tests.unit.plugins.placement.placing import ask, create, pod, started
+from tests.unit.placement.placing import ask, create, pod, started
 
 POD = """
 apiVersion: v1

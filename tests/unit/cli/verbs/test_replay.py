@@ -95,7 +95,7 @@ def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) ->
 
 def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_order(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, about={"command": "nri run"}) as recorder:
-        for serial, label in enumerate(("20-mem", "10-level", "99-nri-record-4711"), 1):
+        for serial, label in enumerate(("20-mem", "10-level", "99-nri-record-4711", "99-nri-drift"), 1):
             recorder.event_begins("RunPodSandbox", serial, b"")
             recorder.plugin_asked(label, "RunPodSandbox", serial, b"")
             recorder.event_ends("RunPodSandbox", serial, b"", None, 0.1)

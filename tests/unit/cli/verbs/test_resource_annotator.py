@@ -7,14 +7,17 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
-from http.client import HTTPSConnection
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from nri.plugins.resource_annotator.webhook import MAX_REQUESTS
+from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
 from tests.unit.plugins.resource_annotator.test_webhook import REVIEW, certify
 
@@ -128,6 +131,43 @@ def test_no_review_takes_half_of_the_memory_that_the_manifests_allow(
         assert review(connect(), body) in (200, 400)
         peaks[name] = peak_mib(pid)
     assert max(peaks.values()) < 128, peaks
+
+
+FLOODS = {
+    "long": REVIEW.encode().replace(b'{"name": "app"}', b'{"name": "' + b"x" * 8_000_000 + b'"}'),
+    "costly": REVIEW.encode().replace(b'{"name": "app"}', b",".join(b'{"name": "%d"}' % i for i in range(50_000))),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_reviews_of_another_address_are_answered_during_a_flood_and_the_memory_stays_below_the_limit(
+    annotator: tuple[int, Callable[[], HTTPSConnection]], kind: str
+) -> None:
+    pid, connect = annotator
+    end = threading.Event()
+
+    def flood() -> None:
+        while not end.is_set():
+            with suppress(OSError, HTTPException):
+                review(connect(), FLOODS[kind])
+
+    threads = [threading.Thread(target=flood) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    statuses = []
+    try:
+        for _ in range(15):
+            connection = connect()
+            connection.source_address = ("127.0.0.2", 0)
+            statuses.append(review(connection, REVIEW.encode()))
+            time.sleep(0.1)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join(60)
+    assert statuses == [200] * 15
+    assert peak_mib(pid) < 192
+    wait_for(lambda: len(os.listdir(f"/proc/{pid}/task")) < 5, "the end of all threads")
 
 
 def peak_mib(pid: int) -> int:

@@ -122,9 +122,9 @@ def test_percentiles_are_of_all_calls_that_ended(nri, tmp_path: Path) -> None:
 
 
 def test_rows_of_the_summary_are_bounded_and_the_rest_is_counted(nri, tmp_path: Path) -> None:
-    calls = [each for serial in range(1, 10_004) for each in call(f"10-{serial}", serial, 1)]
+    calls = [each for serial in range(1, 4004) for each in call(f"10-{serial}", serial, 1)]
     done = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls)))
-    assert len(done.stdout.splitlines()) == 10_001
+    assert len(done.stdout.splitlines()) == 4001
     assert "3 calls of further plugins" in done.stderr
 
 

@@ -49,7 +49,7 @@ def test_a_further_domain_has_its_socket_and_folders_below_the_engines():
     [
         ('[domains."k8s.io"]', 'domains has "k8s.io", which is not the name of a further domain'),
         ('[domains."../x"]', 'domains has "../x", which is not the name'),
-        ('[domains.a]\nsocket = "a.sock"', 'domains.a.socket "a.sock" is no absolute path'),
+        ('[domains.a]\nsocket = "a.sock"', 'domains.a.socket "a.sock" must be an absolute path'),
         (f'[domains.a]\nsocket = "/{"a" * 120}"', "longer than the 107 bytes"),
         ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket have to be different"),
     ],

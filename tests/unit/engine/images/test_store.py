@@ -18,7 +18,7 @@ import pytest
 from nri.engine.images import ImageStore
 from nri.engine.images.store import KeyLocks
 from nri.engine.images.transport import Transport
-from nri.engine.support.errors import EngineError, InvalidRequest, NotThere, TooMany
+from nri.engine.support.errors import EngineError, InvalidRequest, NotFound, TooMany
 
 OLD, NEW = "sha256:" + "aa" * 32, "sha256:" + "ab" * 32
 
@@ -68,7 +68,7 @@ def test_an_image_is_found_by_name_id_or_the_beginning_of_one(root: Path, asked:
 
 @pytest.mark.parametrize("asked", ["", "alpine", "aaaa", "a" * 5, "sha256:", "../images", "A B"])
 def test_what_is_not_there_or_could_be_two_is_not_there(root: Path, asked: str) -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         opened(root).get(asked)
 
 
@@ -127,7 +127,7 @@ def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:
     store = opened(root)
     image = store.get("busybox")
     store.remove("busybox")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         store.mount(image, "c1")
 
 
@@ -139,7 +139,7 @@ def test_users_of_an_image_are_its_own_and_those_of_a_removed_one_are_not_nobody
     (etc / "passwd").write_text("me:x:5:5::/:\n")
     assert store.accounts(image) == ("me:x:5:5::/:\n", "")
     store.remove("busybox")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         store.accounts(image)
 
 
@@ -188,7 +188,7 @@ def test_an_image_is_removed_from_a_full_disk_for_good(root: Path, monkeypatch: 
     assert [path.name for path in (root / "images").iterdir()] == [NEW[7:]]
     again = opened(root)
     assert ([image.id for image in again.list()], again.complaints) == ([NEW], [])
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         again.get("busybox")
 
 
@@ -387,7 +387,7 @@ class Slow(Transport):
     def manifest(self, source: str, *_: object, **__: object) -> bytes:
         self.asked.release()
         assert self.go.wait(30)
-        raise NotThere("image", source)
+        raise NotFound("image", source)
 
 
 def test_a_pull_that_waits_too_long_for_slow_ones_fails_by_their_names_and_one_after_them_goes_on(root: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_pull_that_waits_too_long_for_slow_ones_fails_by_their_names_and_one_a
     store = ImageStore(root, slow, driver="copy")
 
     def pull(name: str) -> None:
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFound):
             store.pull(name)
 
     threads = [threading.Thread(target=pull, args=(f"slow/{number}:1",)) for number in range(4)]

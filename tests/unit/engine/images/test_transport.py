@@ -9,7 +9,7 @@ import pytest
 
 from nri.engine.images.registries import Credentials, Registry
 from nri.engine.images.transport import Progress, Transport, fatal_words, folder_bytes
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotFound
 
 
 class Skopeo:
@@ -72,7 +72,7 @@ def test_an_archive_needs_no_credentials(skopeo: Skopeo) -> None:
 @pytest.mark.parametrize("words", ["manifest unknown", "name unknown: x", "requested access to the resource is denied"])
 def test_an_image_that_is_not_there_is_told_from_other_failures(skopeo: Skopeo, words: str) -> None:
     skopeo.does(f"echo 'level=fatal msg=\"reading: {words}\"' >&2; exit 1")
-    with pytest.raises(NotThere, match=r"quay\.io/a:1"):
+    with pytest.raises(NotFound, match=r"quay\.io/a:1"):
         skopeo.transport().manifest("quay.io/a:1", skopeo.pull)
 
 

@@ -106,8 +106,8 @@ def test_a_life_writes_its_steps_into_the_log(dry: Any, caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO, "nri.engine.lifecycle.bus")
     pod_id = dry.pod()
     made = dry.run(pod_id)
-    dry.engine.containers.stop(made)
-    dry.engine.pods.remove(pod_id)
+    dry.engine.container_removal.stop(made)
+    dry.engine.pod_removal.remove(pod_id)
     short = {f"pod {pod_id[:13]} n/pod": "P", f"container {made[:13]} n/pod/c": "C"}
     told = [next(text.replace(key, sign) for key, sign in short.items() if key in text) for text in caplog.messages]
     assert told == [

@@ -34,7 +34,7 @@ def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any
 def test_the_state_has_pods_and_containers_that_are_not_over(dry: Any) -> None:
     pod = dry.pod()
     running, ended = dry.run(pod, "running"), dry.run(pod, "ended")
-    dry.engine.containers.stop(ended)
+    dry.engine.container_removal.stop(ended)
     pods, containers = dry.engine.domain.snapshot()
     assert [each.id for each in pods] == [pod]
     assert [each.id for each in containers] == [running]

@@ -120,7 +120,7 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
     assert "could not be cleared away: it is busy" in caplog.text
     assert CLEARED not in entry.record.done
     assert entry.record.state is ContainerState.EXITED
-    dry.engine.containers.remove(entry.id)
+    dry.engine.container_removal.remove(entry.id)
 
 
 def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any, ends: Ends) -> None:

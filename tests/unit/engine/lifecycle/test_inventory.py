@@ -11,7 +11,7 @@ import pytest
 
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, read_spec, write_spec
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
-from nri.engine.support.errors import AlreadyThere, EngineError, NotThere, WrongState
+from nri.engine.support.errors import AlreadyExists, EngineError, NotFound, WrongState
 
 
 @pytest.fixture
@@ -38,15 +38,15 @@ def test_one_is_found_by_its_id_or_the_beginning_of_it(inventory: Inventory) -> 
     inventory.add(other)
     assert inventory.pod("1f" * 32) is inventory.pod("1f1f") is one
     assert inventory.pods() == [one, other]
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         inventory.pod("3d")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         inventory.container("1f1f")
 
 
 def test_what_is_still_being_made_is_not_there(inventory: Inventory) -> None:
     inventory.add(container("c" * 64, state=ContainerState.CREATING))
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         inventory.container("c" * 64)
     assert inventory.containers() == []
 
@@ -62,7 +62,7 @@ def test_a_name_that_is_taken_names_its_holder_and_is_free_after_a_drop(inventor
     first, second = pod("1f" * 32), pod("2e" * 32)
     second.record.name = first.record.name
     inventory.add(first)
-    with pytest.raises(AlreadyThere) as taken:
+    with pytest.raises(AlreadyExists) as taken:
         inventory.add(second)
     assert taken.value.holder == first.id
     inventory.drop(first)

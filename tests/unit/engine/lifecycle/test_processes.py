@@ -13,7 +13,7 @@ import pytest
 
 from nri.engine.config import CgroupConfig
 from nri.engine.lifecycle import processes
-from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandTimeout, EngineError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry
-from nri.engine.lifecycle.status import STATES, container_status, log_path, pod_status, progress
+from nri.engine.calls.container_creation import log_path
+from nri.engine.lifecycle.inventory import STATES, ContainerEntry, PodEntry, container_status, pod_status, progress
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 
 METADATA = {"name": "web", "namespace": "n", "uid": "u"}

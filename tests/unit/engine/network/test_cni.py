@@ -14,7 +14,7 @@ import pytest
 
 from nri.engine.network.cni import Cni
 from nri.engine.network.configuration import Network
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from tests.support.waiting import wait_for
 
 PLUGIN = """#!/bin/sh
@@ -144,7 +144,7 @@ def test_a_check_asks_the_plugins_unless_the_network_says_not_to(world: World) -
 
 
 def test_a_program_that_is_not_there_is_named_with_the_folders(world: World) -> None:
-    with pytest.raises(ToolMissing, match=f"bridge .*{world.folder}/none, {world.folder}/bin"):
+    with pytest.raises(MissingTool, match=f"bridge .*{world.folder}/none, {world.folder}/bin"):
         world.add("bridge")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nri.engine.process import Exit
 from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
-from nri.engine.support.errors import CommandFailed, NotThere
+from nri.engine.support.errors import CommandFailed, NotFound
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
     assert [(row.container_id, row.code) for row in told] == [("c1", 143)]
     runtime.delete("c1")
     runtime.delete("c1")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         runtime.state("c1")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nri.engine.process import Runtime, execution
 from nri.engine.process.execution import exec_process, exec_sync, kill_started, kill_tree, start_with_terminal
-from nri.engine.support.errors import CommandTimeout, EngineError, ToolMissing
+from nri.engine.support.errors import CommandTimeout, EngineError, MissingTool
 from nri.host import Root
 from nri.host.process import numbers, read_stat
 from nri.host.root import MACHINE
@@ -260,6 +260,6 @@ def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch
 
 def test_a_runtime_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(ToolMissing):
+    with pytest.raises(MissingTool):
         start_with_terminal(["/none/crun", "exec", "c1"], "c1", tmp_path)
     assert len(os.listdir("/proc/self/fd")) <= before

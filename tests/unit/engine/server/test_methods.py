@@ -14,13 +14,13 @@ from nri import errors
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.server.methods import ROWS, Methods, check_request, snake, status_of
 from nri.engine.support.errors import (
-    AlreadyThere,
+    AlreadyExists,
     CommandFailed,
     CommandTimeout,
     EngineError,
     InvalidRequest,
-    NotThere,
-    ToolMissing,
+    MissingTool,
+    NotFound,
     TooMany,
     WrongState,
 )
@@ -34,10 +34,10 @@ Code = grpc.StatusCode
     [
         (errors.RequestError("mounts[0]", "x", "is none"), Code.INVALID_ARGUMENT),
         (InvalidRequest("no image"), Code.INVALID_ARGUMENT),
-        (NotThere("pod", "p"), Code.NOT_FOUND),
-        (AlreadyThere("pod", "n", "id"), Code.ALREADY_EXISTS),
+        (NotFound("pod", "p"), Code.NOT_FOUND),
+        (AlreadyExists("pod", "n", "id"), Code.ALREADY_EXISTS),
         (WrongState("pod p", "stopped", "start"), Code.FAILED_PRECONDITION),
-        (ToolMissing("runc"), Code.FAILED_PRECONDITION),
+        (MissingTool("runc"), Code.FAILED_PRECONDITION),
         (CommandTimeout("exec", 1), Code.DEADLINE_EXCEEDED),
         (TooMany("listeners", 32), Code.RESOURCE_EXHAUSTED),
         (CommandFailed("runc create", 1, "no"), Code.UNKNOWN),
@@ -137,11 +137,11 @@ class First:
         return pb.VersionResponse(version=request.version)
 
     def stop_container(self, request: pb.StopContainerRequest, call: object) -> pb.StopContainerResponse:
-        raise NotThere("container", request.container_id)
+        raise NotFound("container", request.container_id)
 
     def get_container_events(self, request: object, call: object) -> object:
         yield pb.ContainerEventResponse(container_id="one")
-        raise NotThere("pod", "two")
+        raise NotFound("pod", "two")
 
 
 class Second(First):

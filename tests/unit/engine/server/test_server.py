@@ -15,11 +15,11 @@ import pytest
 
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.call import Call, end_event
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
-from nri.engine.services.call import Call, ended
-from nri.engine.support.errors import EngineError, NotThere
+from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import NriError
 from tests.support.waiting import wait_for
 
@@ -34,7 +34,7 @@ class Calls:
         return pb.VersionResponse(runtime_name="test")
 
     def stop_container(self, request: pb.StopContainerRequest, call: object) -> pb.StopContainerResponse:
-        raise NotThere("container", request.container_id)
+        raise NotFound("container", request.container_id)
 
     def image_fs_info(self, request: pb.ImageFsInfoRequest, call: object) -> pb.ImageFsInfoResponse:
         return pb.ImageFsInfoResponse()
@@ -98,7 +98,7 @@ class Waiting:
         self.begun, self.over = threading.Event(), threading.Event()
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        gone = ended(call)
+        gone = end_event(call)
         self.begun.set()
         assert gone.wait(20)
         self.over.set()

@@ -57,8 +57,8 @@ def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
     ("fields", "problem"),
     [
         ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": there is no device'),
-        ({"host_path": ""}, r"host_path: \"\": is no absolute path"),
-        ({"container_path": "x"}, r"container_path: \"x\": is no absolute path"),
+        ({"host_path": ""}, r"host_path: \"\": must be an absolute path"),
+        ({"container_path": "x"}, r"container_path: \"x\": must be an absolute path"),
         ({"permissions": "rx"}, r"permissions: \"rx\": permissions are r, w and m"),
     ],
 )

@@ -34,7 +34,7 @@ def port(**fields: object) -> pb.PortMapping:
         ({"hostname": "a\n10.0.0.1 b"}, "hostname: .* is not a name of at most 64"),
         ({"hostname": "a b"}, "hostname"),
         ({"hostname": "-a"}, "hostname"),
-        ({"log_directory": "logs"}, "log_directory: .* is no absolute path"),
+        ({"log_directory": "logs"}, "log_directory: .* must be an absolute path"),
         ({"log_directory": "/" + "a" * 256}, "log_directory: .* has a name of more than 255"),
         ({"dns_config": pb.DNSConfig(servers=["1.1.1.1", "1.1.1.1\nsearch b"])}, r"dns_config.servers\[1\]"),
         ({"dns_config": pb.DNSConfig(searches=["a b"])}, r"dns_config.searches\[0\]"),

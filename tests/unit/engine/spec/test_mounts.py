@@ -108,13 +108,13 @@ def test_ids_of_a_mount_are_mapped() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"container_path": "d"}, r'mounts\[0\]\.container_path: "d": is no absolute path'),
+        ({"container_path": "d"}, r'mounts\[0\]\.container_path: "d": must be an absolute path'),
         ({"container_path": "/x/.."}, r"container_path: \"/x/\.\.\": the root file system"),
-        ({"host_path": ""}, r'mounts\[0\]\.host_path: "": is no absolute path'),
+        ({"host_path": ""}, r'mounts\[0\]\.host_path: "": must be an absolute path'),
         ({"image": pb.ImageSpec(image="i")}, r"host_path: \"/h\": cannot be given beside an image"),
         ({"image_sub_path": "s"}, r"image_sub_path: \"s\": needs an image"),
         ({"propagation": 9}, r"propagation: 9: is not known"),
-        ({"mount_options": ["ro"]}, r"mount_options\[0\]: \"ro\": is no option"),
+        ({"mount_options": ["ro"]}, r"mount_options\[0\]: \"ro\": is not an option"),
         ({"recursive_read_only": True}, r"recursive_read_only: \"true\": needs readonly"),
         ({"recursive_read_only": True, "readonly": True, "propagation": 1}, r"needs PROPAGATION_PRIVATE"),
     ],

@@ -66,7 +66,7 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
     assert cwd(pb.ContainerConfig(working_dir="/mine"), IMAGE) == "/mine"
     assert cwd(pb.ContainerConfig(), IMAGE) == "/work"
     assert cwd(pb.ContainerConfig(), ImageConfig()) == "/"
-    with pytest.raises(RequestError, match=r'^working_dir: "mine": is no absolute path$'):
+    with pytest.raises(RequestError, match=r'^working_dir: "mine": must be an absolute path$'):
         cwd(pb.ContainerConfig(working_dir="mine"), IMAGE)
 
 

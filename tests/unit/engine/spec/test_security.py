@@ -42,7 +42,7 @@ def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
     assert localhost_profile(Context(seccomp=LOCAL, privileged=True)) == ""
     assert localhost_profile(Context(seccomp_profile_path="localhost//q")) == "/q"
     relative = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="q")
-    with pytest.raises(RequestError, match=r'localhost_ref: "q": is no absolute path'):
+    with pytest.raises(RequestError, match=r'localhost_ref: "q": must be an absolute path'):
         localhost_profile(Context(seccomp=relative))
 
 
@@ -102,5 +102,5 @@ def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:
     assert paths(asked) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
     asked.privileged = True
     assert paths(asked) == {}
-    with pytest.raises(RequestError, match=r'masked_paths\[0\]: "x": is no absolute path'):
+    with pytest.raises(RequestError, match=r'masked_paths\[0\]: "x": must be an absolute path'):
         paths(Context(masked_paths=["x"]))

@@ -3,14 +3,14 @@
 import pytest
 
 from nri.engine.state.names import Ids, Names, container_name, new_id, pod_name
-from nri.engine.support.errors import AlreadyThere, InvalidRequest, NotThere
+from nri.engine.support.errors import AlreadyExists, InvalidRequest, NotFound
 
 
 def test_a_name_has_one_holder_until_it_is_released() -> None:
     names = Names("pod")
     names.reserve("web", "1")
     names.reserve("web", "1")
-    with pytest.raises(AlreadyThere, match="'web' is taken by pod 1"):
+    with pytest.raises(AlreadyExists, match="'web' is taken by pod 1"):
         names.reserve("web", "2")
     names.release("1")
     names.reserve("web", "2")
@@ -27,7 +27,7 @@ def test_an_id_is_found_by_its_beginning_if_that_says_enough() -> None:
         ids.resolve("ab")
     ids.discard("abd2")
     for gone in ("abd", "", "x"):
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFound):
             ids.resolve(gone)
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from nri.engine.process.attach import Attachment
-from nri.engine.streaming.channels.command import STDERR, STDOUT
-from nri.engine.streaming.channels.status import Status
-from nri.engine.streaming.programs import AttachProgram, ExecProgram
+from nri.engine.streaming.channels import STDERR, STDOUT, Status
+from nri.engine.streaming.command import AttachProgram, ExecProgram
 from tests.support.stream_world import World, is_running
 
 

@@ -86,7 +86,7 @@ def test_what_comes_right_behind_the_request_is_not_lost(world: World) -> None:
 
 
 def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "CLIENT_LIMIT", 2)
+    monkeypatch.setattr(server, "MAX_CLIENTS", 2)
     held = [world.run("sleep", "300") for _ in range(2)]
     assert ask(exec_url(world), *SPDY).startswith("HTTP/1.1 503 ")
     held[0].close()
@@ -98,7 +98,7 @@ def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pyte
 def test_those_without_a_token_make_room_for_those_with_one(
     world: World, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(server, "CLIENT_LIMIT", 2)
+    monkeypatch.setattr(server, "MAX_CLIENTS", 2)
     held = world.run("sleep", "300")
     where = held.socket.getpeername()
     strangers = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri.engine.streaming import tokens
-from nri.engine.streaming.tokens import Ask, Tokens
+from nri.engine.streaming import server
+from nri.engine.streaming.server import Ask, Tokens
 from nri.engine.support.errors import TooMany
 
 ASK = Ask("exec", "c1", ("sh",), stdout=True)
@@ -37,7 +37,7 @@ def test_a_token_expires_after_a_minute() -> None:
 
 
 def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "LIMIT", 3)
+    monkeypatch.setattr(server, "MAX_TOKENS", 3)
     clock = Clock()
     waiting = Tokens(60, clock)
     made = [waiting.put(ASK) for _ in range(3)]

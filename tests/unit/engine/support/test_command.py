@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.support.command import end_left, last_words, readable, run, start, wait_ended
-from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, MissingTool
 from tests.support.waiting import wait_for
 
 
@@ -88,7 +88,7 @@ def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: py
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
-    with pytest.raises(ToolMissing, match="'no-such-tool' is missing"):
+    with pytest.raises(MissingTool, match="'no-such-tool' is missing"):
         run(["no-such-tool"], timeout_s=1)
 
 

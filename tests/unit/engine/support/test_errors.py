@@ -9,11 +9,11 @@ from nri.engine.support.errors import EngineError
 from nri.errors import NriError
 
 CASES = [
-    (errors.NotThere("pod", "web"), "no pod 'web'", {"kind": "pod", "name": "web"}),
-    (errors.AlreadyThere("pod", "web", "1f"), "the name 'web' is taken by pod 1f", {"holder": "1f"}),
+    (errors.NotFound("pod", "web"), "no pod 'web'", {"kind": "pod", "name": "web"}),
+    (errors.AlreadyExists("pod", "web", "1f"), "the name 'web' is taken by pod 1f", {"holder": "1f"}),
     (errors.WrongState("pod 1f", "stopped", "start"), "pod 1f is stopped: start is not possible", {"step": "start"}),
     (errors.TooMany("listeners", 3), "too many listeners: there may be 3 at a time", {"limit": 3}),
-    (errors.ToolMissing("runc"), "the program 'runc' is missing", {"tool": "runc"}),
+    (errors.MissingTool("runc"), "the program 'runc' is missing", {"tool": "runc"}),
     (errors.CommandFailed("pulling a", 1, "no"), "pulling a: no (exit code 1)", {"code": 1, "cause": "no"}),
     (errors.CommandFailed("pulling a", -9, ""), "pulling a: no output (ended by signal 9)", {"code": -9}),
     (errors.CommandTimeout("pulling a", 1.5), "pulling a: still running after 1.5 s, killed", {"timeout_s": 1.5}),

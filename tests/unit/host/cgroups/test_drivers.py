@@ -63,8 +63,12 @@ def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: s
     path = container_path(Driver.SYSTEMD, f"{pod}/", f"{scheme}://{ID}")
     assert path == f"{pod}/{scope}{ID}.scope"
     assert parse(path) == Parsed(Driver.SYSTEMD, KubeQos.BURSTABLE, UID, ID, runtime)
-    assert container_path(Driver.CGROUPFS, "kubepods/podx", f"{scheme}://{ID}") == f"kubepods/podx/{ID}"
-    assert container_path(Driver.CGROUPFS, "", f"{scheme}://{ID}") == ID
+    folder = f"crio-{ID}" if scheme == "cri-o" else ID
+    path = container_path(Driver.CGROUPFS, "kubepods/podx", f"{scheme}://{ID}")
+    assert path == f"kubepods/podx/{folder}"
+    found = parse(path)
+    assert found is not None and (found.container_id, found.runtime) == (ID, "cri-o" if scheme == "cri-o" else None)
+    assert container_path(Driver.CGROUPFS, "", f"{scheme}://{ID}") == folder
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from nri.kube.client import NODES, PODS, Apiserver, ApiserverError, connection
 from nri.kube.client.http import make_client
+from nri.kube.lists import MAX_OBJECT_BYTES
 from tests.support.http_server import HttpServer, body, cut, page, status, stream
 
 Closing = Callable[[Apiserver], Apiserver]
@@ -55,11 +56,12 @@ def watched(api: Apiserver) -> Iterator[str]:
 
 def test_a_list_is_asked_for_page_by_page_with_the_token(server: HttpServer, api: Apiserver) -> None:
     server.script(page(pods("a", "b", more="next")), page(pods("c")))
-    items, version = api.list(PODS, "spec.nodeName=n1", "5")
-    assert ([item["metadata"]["name"] for item in items], version) == (["a", "b", "c"], "7")
+    kept, version = api.list(PODS, "spec.nodeName=n1", "5")
+    assert ([name for _, name in kept.objects], version) == (["a", "b", "c"], "7")
     first, second = server.asked
     assert first["path"] == "/api/v1/pods"
     assert first["headers"]["Authorization"] == "Bearer secret"
+    assert first["headers"]["Accept-Encoding"] == "identity", "a few bytes could become many"
     assert first["query"] == {
         "fieldSelector": "spec.nodeName=n1",
         "limit": "500",
@@ -94,7 +96,7 @@ def test_a_watch_is_asked_for_from_a_version_on_with_bookmarks(server: HttpServe
         (body(b"<html>", 502), 502, "HTTP 502"),
         (body(b"x" * 200_000, 500), 500, "HTTP 500"),
         (body(b"", 302, Location="http://elsewhere"), 302, "HTTP 302"),
-        (body(b"not json"), 0, "it is not JSON"),
+        (body(b"not json"), 0, "cannot be read"),
         (page([]), 0, "cannot be read"),
         (cut, 0, "http://127.0.0.1"),
     ],
@@ -134,22 +136,29 @@ def test_an_event_that_cannot_be_read_is_an_error(server: HttpServer, api: Apise
         list(watched(api))
 
 
-def test_an_event_has_a_bound(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LONGEST_EVENT", 100)
-    server.script(stream(b"x" * 101))
-    with pytest.raises(ApiserverError, match="longer than 100 bytes"):
-        list(watched(api))
+def test_an_event_that_is_too_long_has_its_reason_and_the_next_one_is_read(server: HttpServer, api: Apiserver) -> None:
+    large = {"metadata": {"name": "big", "namespace": "ns", "resourceVersion": "8"}, "junk": "x" * MAX_OBJECT_BYTES}
+    server.script(stream(line("ADDED", large), line("ADDED", pod("a"))))
+    with api.watch(PODS, "7") as watch:
+        first, second = [event for events in watch.events() for event in events]
+    assert first.object["metadata"]["name"] == "big" and f"more than {MAX_OBJECT_BYTES}" in first.problem
+    assert (second.object["metadata"]["name"], second.problem) == ("a", "")
 
 
-def test_a_list_has_a_bound_in_bytes_and_objects(
-    server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch
+def test_a_pod_that_is_too_large_is_left_out_of_a_list_and_the_others_are_there(
+    server: HttpServer, api: Apiserver
 ) -> None:
-    monkeypatch.setattr(connection, "MOST_OBJECTS", 2)
-    server.script(page(pods("a", "b", more="next")), page(pods("c", more="next")))
-    with pytest.raises(ApiserverError, match="more than 2 objects"):
-        api.list(PODS)
+    tree = pods("a", "big", "c")
+    tree["items"][1]["spec"] = {"containers": [{"name": "x" * MAX_OBJECT_BYTES}]}
+    server.script(page(tree))
+    kept, _ = api.list(PODS)
+    assert [name for _, name in kept.objects] == ["a", "c"]
+    assert kept.problem.startswith("1 object left out: ns/big: its 2097")
+
+
+def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(json.dumps(pods("a", more="next")))
-    monkeypatch.setattr(connection, "MOST_BYTES", size + 10)
+    monkeypatch.setattr(connection, "MAX_LIST_BYTES", size + 10)
     server.script(page(pods("a", more="next")), page(pods("a")))
     with pytest.raises(ApiserverError, match="too big"):
         api.list(PODS)

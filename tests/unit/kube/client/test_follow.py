@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from nri.kube.client import PODS, Apiserver, Follower, follow
+from nri.kube.client import PODS, Apiserver, Follower
+from nri.kube.kept import KeptObjects
+from nri.kube.lists import MAX_OBJECT_BYTES
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 from tests.support.waiting import wait_for
 
@@ -236,14 +238,33 @@ def test_a_watch_that_lasted_is_asked_for_again_at_once_and_a_short_one_is_not(
     assert follower.run_once() > 0.0
 
 
-def test_more_objects_than_the_bound_are_a_problem(
-    server: HttpServer, follower: Follower, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_pods_that_become_too_large_are_left_out_and_come_back_when_they_are_not(
+    server: HttpServer, follower: Follower, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(follow, "MOST_OBJECTS", 1)
-    server.script(page(pods("a")), stream(event("ADDED", "b", "8")))
+    large = pod("a", "8") | {"status": {"startTime": "x" * MAX_OBJECT_BYTES}}
+    grown = json.dumps({"type": "MODIFIED", "object": large}).encode() + b"\n"
+    server.script(page(pods("a", "b")), stream(grown), stream(event("MODIFIED", "a", "9")))
     follower.run_once()
-    assert "more than 1 objects" in follower.problem
-    assert told.names == [["a"]]
+    assert (told.names[-1], follower.problem) == (["b"], "")
+    assert follower.left_out.startswith("1 object left out: ns/a: its 2097") and follower.left_out in caplog.text
+    follower.run_once()
+    assert (told.names[-1], follower.left_out) == (["b", "a"], "")
+    assert server.asked[-1]["query"]["resourceVersion"] == "8"
+
+
+def test_where_there_is_no_room_for_all_the_largest_is_left_out_until_there_is(
+    server: HttpServer, api: Apiserver, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeptObjects.__init__, "__defaults__", (20_000,))
+    follower = Follower(api, PODS, told)
+    tree = pods("a", "b")
+    tree["items"][0]["status"] = {"startTime": "x" * 6_000}
+    tree["items"][1]["status"] = {"startTime": "x" * 15_000}
+    server.script(page(tree), stream(event("DELETED", "a", "8")), page(tree), stream())
+    follower.run_once()
+    assert told.names[-1] == [] and "ns/b: there is no room" in follower.left_out
+    follower.run_once()
+    assert server.asked[2]["query"]["resourceVersion"] == "8"
 
 
 def test_a_listener_that_fails_is_told_and_the_next_change_comes(

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.kube.client import objects
-from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, Page, TooLong
+from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
+from nri.kube.kept import KeptObjects
+from nri.kube.lists import ListSplitter, Oversized
 
 
 def test_paths_of_the_core_and_of_groups() -> None:
@@ -47,10 +49,21 @@ def data(tree: Any) -> bytes:
     return json.dumps(tree).encode()
 
 
+def read_list(content: bytes) -> tuple[list[Any], Page]:
+    splitter, reader, kept = ListSplitter(), ObjectReader(PODS), KeptObjects()
+    for item in splitter.feed(content):
+        reader.read_item(item, kept)
+    return [*kept.objects.values()], objects.read_page(splitter.end())
+
+
+def read_event(line: bytes | Oversized) -> Event:
+    return ObjectReader(PODS).read_event(line)
+
+
 def test_a_page_has_objects_a_version_and_what_to_ask_for_next() -> None:
     tree = {"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [thing(managedFields=[1])]}
-    assert objects.read_page(data(tree)) == Page([thing()], "7", "more")
-    assert objects.read_page(data({"metadata": {"resourceVersion": "7"}, "items": None})) == Page([], "7", "")
+    assert read_list(data(tree)) == ([thing()], Page("7", "more"))
+    assert read_list(data({"metadata": {"resourceVersion": "7"}, "items": None})) == ([], Page("7", ""))
 
 
 @pytest.mark.parametrize(
@@ -65,18 +78,38 @@ def test_a_page_has_objects_a_version_and_what_to_ask_for_next() -> None:
         {"metadata": {"resourceVersion": "7"}, "items": [{}]},
         {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]},
         {"metadata": {"resourceVersion": "7"}, "items": [thing(name=1)]},  # type: ignore[arg-type]
+        {"metadata": {"resourceVersion": "7"}, "items": [thing(name="")]},
     ],
 )
 def test_what_is_no_page_is_a_value_error(tree: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        objects.read_page(data(tree))
+        read_list(data(tree))
+
+
+def test_of_a_pod_only_the_fields_are_read_that_are_used() -> None:
+    container = {"name": "c", "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}}
+    spec = {"containers": [container], "tolerations": [{"key": "x"}], "hostNetwork": True}
+    (pod,), _ = read_list(data({"metadata": {"resourceVersion": "7"}, "items": [{**thing(), "spec": spec}]}))
+    assert pod["spec"] == {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}], "hostNetwork": True}
+
+
+def test_an_event_with_an_object_that_is_too_large_has_its_name_and_version_and_the_reason() -> None:
+    line = b'{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"ns","resourceVersion":"9"}}}'
+    event = read_event(Oversized.of(line, 3 << 20))
+    assert (event.type, objects.key_of(event.object), event.object["metadata"]["resourceVersion"]) == (
+        "MODIFIED", ("ns", "a"), "9"
+    )  # fmt: skip
+    assert "3145728 bytes" in event.problem
+    labels = {f"k{number}": "v" for number in range(5000)}
+    short = read_event(data({"type": "ADDED", "object": thing(namespace="ns", labels=labels)}))
+    assert "short texts" in short.problem and objects.key_of(short.object) == ("ns", "a")
 
 
 def test_events_of_all_types_are_read() -> None:
-    assert objects.read_event(data({"type": "ADDED", "object": thing()})) == Event("ADDED", thing())
+    assert read_event(data({"type": "ADDED", "object": thing()}))[:2] == ("ADDED", thing())
     mark = {"metadata": {"resourceVersion": "9"}}
-    assert objects.read_event(data({"type": "BOOKMARK", "object": mark})) == Event("BOOKMARK", mark)
-    assert objects.read_event(data({"type": "ERROR", "object": {"code": 410}})).object == {"code": 410}
+    assert read_event(data({"type": "BOOKMARK", "object": mark})) == Event("BOOKMARK", mark)
+    assert read_event(data({"type": "ERROR", "object": {"code": 410}})).object == {"code": 410}
 
 
 @pytest.mark.parametrize(
@@ -84,14 +117,15 @@ def test_events_of_all_types_are_read() -> None:
 )
 def test_what_is_no_event_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        objects.read_event(line)
+        read_event(line)
 
 
 @given(JSON)
 def test_any_json_is_an_object_or_a_value_error(tree: Any) -> None:
-    for read, kind in ((objects.read_page, Page), (objects.read_event, Event)):
-        with suppress(ValueError):
-            assert isinstance(read(data(tree)), kind)
+    with suppress(ValueError):
+        assert isinstance(read_list(data(tree))[1], Page)
+    with suppress(ValueError):
+        assert isinstance(read_event(data(tree)), Event)
     code, words, after_s = objects.read_status(data(tree))
     assert (type(code), type(words)) == (int, str)
     assert 0.0 <= after_s <= 86_400.0, "a pause that a client can make"
@@ -148,12 +182,19 @@ def test_what_has_no_end_yet_is_kept_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "pieces", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 11 + b"\n",), (b"a\n" + b"x" * 11 + b"\nb",)]
+    ("pieces", "size"), [((b"x" * 11 + b"\n",), 11), ((b"x" * 6, b"x" * 5, b"x" * 90, b"\n"), 101)]
 )
-def test_a_line_that_is_too_long_is_refused_also_before_its_end(pieces: tuple[bytes, ...]) -> None:
+def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_is_read(pieces: tuple[bytes, ...], size: int) -> None:
     cutter = Lines(10)
-    with pytest.raises(TooLong):
-        list(map(cutter.feed, pieces))
+    found = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
+    assert found == [b"a", Oversized(size), b"b"]
+
+
+def test_a_line_without_end_is_a_value_error() -> None:
+    cutter = Lines(10)
+    assert cutter.feed(b"x" * 320) == []
+    with pytest.raises(ValueError, match="a line of more than"):
+        cutter.feed(b"x")
 
 
 def test_a_line_of_the_bound_is_taken() -> None:

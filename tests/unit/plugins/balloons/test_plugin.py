@@ -11,7 +11,7 @@ from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
 from tests.support.placement import guest, write_machine
-from tests.unit.plugins.placement.placing import ask, cpus, create, pod, started
+from tests.unit.placement.placing import ask, cpus, create, pod, started
 
 TYPE = {"name": "shop", "namespaces": ["default"], "maxCPUs": 4}
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -277,3 +278,16 @@ def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
     with pytest.raises(NriError, match=r"cannot listen on .*: another process listens there"):
         Webhook(first.port, str(crt), str(key))
     first.stop()
+
+
+def test_what_clients_cause_is_a_bounded_number_of_messages_and_the_next_minute_says_how_many_were_left_out(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    for second, count in ((60.0, 70), (120.0, 1)):
+        monkeypatch.setattr(webhook, "time", SimpleNamespace(monotonic=lambda second=second: second))
+        for _ in range(count):
+            webhook.log_tls_error("10.0.0.7", OSError("a reason"))
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == webhook.MAX_CLIENT_MESSAGES_PER_MINUTE + 1
+    assert messages[-1].endswith("a reason (10 messages about clients were left out)")

@@ -10,7 +10,7 @@ from nri.testing import FakeRuntime
 from tests.support.placement import with_memory, write_machine
 from tests.support.plugin_program import plugin_program
 from tests.support.waiting import wait_for
-from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod, started
+from tests.unit.placement.placing import ask, config, cpus, create, pod, started
 
 
 def test_it_pins_and_heeds_its_file_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:

@@ -19,22 +19,12 @@ def _pod(name: str, level: str) -> Pod:
 @given(st.integers(1, 31), st.integers(1, 100))
 def test_a_mask_is_as_many_ones_as_the_share_has_ways(width: int, percent: int) -> None:
     ones = width * percent // 100 or 1
-    assert bin(dyn_cache.mask(dyn_cache.bits(f"{(1 << width) - 1:x}\n"), percent)) == "0b" + "1" * ones
-
-
-@pytest.mark.parametrize("text", ["", "xyz", "-ff", "+f", "0x7ff", "7ff,7ff", "ffffffff", "1" * 41])
-def test_what_is_no_mask_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no mask"):
-        dyn_cache.bits(text)
-
-
-def test_zeros_before_a_mask_are_none_of_its_ways() -> None:
-    assert dyn_cache.bits("0000000000ff\n") == 8
+    assert bin(dyn_cache.mask(width, percent)) == "0b" + "1" * ones
 
 
 def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
     shares = dyn_cache.group_shares(DynCache())["rubik_max"]
-    assert dyn_cache.schemata(dyn_cache.bits("fffff"), shares, {"L3": [0, 8], "MB": [0, 8]}) == {
+    assert dyn_cache.schemata(20, shares, {"L3": [0, 8], "MB": [0, 8]}) == {
         "L3": {0: 0xFFFFF, 8: 0xFFFFF},
         "MB": {0: 100, 8: 100},
     }

@@ -15,32 +15,26 @@ def _asking(text: str) -> Pod:
     return Pod("u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
 
 
-def _written(before: Pod, pod: Pod, **quotas: Quota) -> dict[str, str]:
+def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:
     found = {"p": Quota(200_000, 100_000, 0), "p/1": Quota(50_000, 100_000, 0), "p/2": Quota(100_000, 100_000, 0)}
     found |= {name.replace("_", "/"): quota for name, quota in quotas.items()}
-    return {each.folder: each.value for each in quota_burst.update(before, pod, found.__getitem__, 4)}
+    burst = quota_burst.burst_of(pod.annotations) or 0
+    return {write.folder: write.value for write in quota_burst.writes(pod, burst, found.__getitem__, 4)}
 
 
 def test_a_burst_above_the_quota_is_refused_and_the_pod_has_the_sum_of_the_others() -> None:
-    assert _written(POD, _asking("60000")) == {"p/2": "60000", "p": "60000"}
-    assert _written(POD, _asking("50000")) == {"p/1": "50000", "p/2": "50000", "p": "100000"}
-    assert _written(POD, _asking("50000"), p_1=Quota(None, 100_000, 0), p=Quota(400_000, 100_000, 0)) == {
-        "p/2": "50000"
-    }
+    assert _written(_asking("60000")) == {"p/2": "60000", "p": "60000"}
+    assert _written(_asking("50000")) == {"p/1": "50000", "p/2": "50000", "p": "100000"}
+    assert _written(_asking("50000"), p_1=Quota(None, 100_000, 0), p=Quota(400_000, 100_000, 0)) == {"p/2": "50000"}
 
 
 def test_an_unlimited_quota_takes_any_burst() -> None:
     unlimited = Quota(-1, 100_000, 0)
-    assert _written(POD, _asking("60000"), p=unlimited, p_1=unlimited) == {
+    assert _written(_asking("60000"), p=unlimited, p_1=unlimited) == {
         "p/1": "60000",
         "p/2": "60000",
         "p": "120000",
     }
-
-
-def test_a_burst_that_is_no_longer_asked_for_goes() -> None:
-    assert _written(_asking("50000"), POD) == {"p/1": "0", "p/2": "0", "p": "0"}
-    assert _written(POD, POD) == {}
 
 
 def test_zeros_before_a_burst_are_nothing() -> None:
@@ -50,4 +44,4 @@ def test_zeros_before_a_burst_are_nothing() -> None:
 @pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
 def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="not a number of microseconds"):
-        _written(POD, _asking(text))
+        _written(_asking(text))

@@ -216,3 +216,10 @@ def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None
     assert [each.value for each in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
     tiny = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0.001),))
     assert [each.value for each in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
+
+
+def test_a_cgroup_above_that_would_fall_below_the_kernel_s_least_quota_stays_as_it_is() -> None:
+    quotas = {"kubepods/p": 5000, "kubepods/p/c": 100_000}
+    assert [(write.folder, write.value) for write in turbo.chain("kubepods/p/c", 100_000, 90_000, quotas.get)] == [
+        ("kubepods/p/c", "90000")
+    ]

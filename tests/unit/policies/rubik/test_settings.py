@@ -8,8 +8,14 @@ import pytest
 
 from nri.config import Source
 from nri.config.complaint import WrongValue
+from nri.config.layers import layer_of
 from nri.errors import ConfigError
-from nri.policies.rubik.settings import Agent, CpuEvict, Percents, QuotaTurbo, load, services
+from nri.policies.rubik.settings import Agent, CpuEvict, File, Percents, QuotaTurbo, read, services
+
+
+def load(source: Source) -> File:
+    """A file as it is read where the agent starts."""
+    return read(layer_of(source).tree, source)
 
 
 def _read(**blocks: object) -> dict[str, object]:
@@ -85,7 +91,7 @@ def test_keys_that_nothing_reads_are_known() -> None:
     text = (
         '{"agent": {"enabledFeatures": ["dynMemory"], "logLevl": 1}, "dynMemory": {"policy": "fssr", "x": 1}, "Psi": 1}'
     )
-    file = load(Source("f", text))
+    file = load(Source("f", text, "json"))
     services(file)
     assert [str(each) for each in file.unread] == [
         "Psi: nothing reads it; did you mean psi?",
@@ -101,7 +107,6 @@ def test_keys_that_nothing_reads_are_known() -> None:
         "[]",
         "{",
         '{"agent": {"logSize": 1e1}}',
-        '{"x": NaN}',
         f'{{"agent": {{"logSize": {2**63}}}}}',
     ],
 )
@@ -122,7 +127,6 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
     [
         ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
         ("[]", "is no JSON object"),
-        ("null", "is no JSON object"),
         ("{", "rubik.json"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation import Numbers, OrderedUpdates
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.services.containers import ContainerCalls
+from nri.engine.calls.statuses import StatusCalls
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from nri.proxy.passing import Call, RuntimeFailed
@@ -372,8 +372,8 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_i
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = threading.Event()
-    status = ContainerCalls.container_status
-    monkeypatch.setattr(ContainerCalls, "container_status", lambda *asked: (end.wait(60), status(*asked))[1])
+    status = StatusCalls.container_status
+    monkeypatch.setattr(StatusCalls, "container_status", lambda *asked: (end.wait(60), status(*asked))[1])
     proxy = world.proxy
     assert proxy is not None
     world.stop_runtime()

@@ -26,7 +26,7 @@ from nri.cri.server import SocketServer, bind
 from nri.errors import NriError
 from nri.files import read_regular, write_whole
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, Method, fields_of
-from nri.threads import ThreadPool
+from nri.thread_pool import ThreadPool
 
 __all__ = ["FILE_NAME", "HooksTransport"]
 

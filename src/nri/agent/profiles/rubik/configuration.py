@@ -20,23 +20,29 @@ from nri.config.layers import Layer, located
 from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.errors import ConfigError
-from nri.policies.ownership import KnobConflict, Owner, check
 from nri.policies.rubik import settings
 from nri.policies.rubik.io_cost import mistakes
 from nri.policies.shapes import Unread
 
-__all__ = ["KIND", "Node", "Services", "asked", "file_reader", "kind_of"]
+__all__ = ["KIND", "RUBIK_FILE", "Node", "Services", "asked", "read_settings"]
 
 #: The kind of the document that rubik's file is.
 KIND: Final = "RubikConfiguration"
 _FEATURES: Final = "agent.enabledFeatures"
 #: The agent's word for each of rubik's levels.
 _LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
+#: The keys of rubik's old format, as openEuler 22.03-SP1 has it, and what to write now; the most telling ones first.
+_OLD_KEYS: Final = {
+    "cacheConfig": 'write it as "dynCache", and "dynCache" in agent.enabledFeatures',
+    "blkioConfig": 'write "ioLimit" in agent.enabledFeatures',
+    "memoryConfig": 'write "dynMemory": {"policy": "fssr"}, and "dynMemory" in agent.enabledFeatures',
+    "nodeConfig": 'write it as "ioCost", and "ioCost" in agent.enabledFeatures',
+    "autoCheck": 'leave it out; write "preemption" in agent.enabledFeatures',
+    "autoConfig": 'leave it out; write "preemption" in agent.enabledFeatures',
+    **dict.fromkeys(("logDriver", "logDir", "logSize", "logLevel", "cgroupRoot"), 'write it below "agent"'),
+}
 _CGROUPS: Final = "/sys/fs/cgroup"
 _NODE_NAME: Final = "RUBIK_NODE_NAME"
-
-#: The knobs of the services of these names.
-Owners = Callable[[Iterable[str]], Iterable[Owner]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,47 +116,45 @@ class Services:
             self.errors = [str(error)]
 
 
-def kind_of(owners: Owners) -> Kind:
-    """The kind of rubik's file; `owners` tells which services cannot be on together."""
-
-    def parse(document: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            found = _services(document)
-        except ConfigError as error:
-            raise ValueError(_line(error)) from None
-        if reason := _conflict(found, owners):
-            raise ValueError(f"{_FEATURES}: {reason}")
-        return found
-
-    return Kind(parse, {}, None, _into, _unread, "agent")
+def _parse(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return _services(document)
+    except ConfigError as error:
+        raise ValueError(_line(error)) from None
 
 
-def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
-    """Make the reader of rubik's file as settings of the agent; `owners` as for `kind_of`."""
+def read_settings(source: Source) -> FileLayer | None:
+    """Read a configuration file of rubik's as settings of the agent; None for a file of another program."""
+    odd: list[str] = []  # NaN and the like, which the agent's own settings may have
+    try:
+        tree = parse_json(source.text, parse_constant=odd.append)
+    except ValueError:
+        return None  # whoever reads it next says where it is no JSON
+    if not isinstance(tree, dict):
+        return None
+    if "agent" not in tree:
+        if problem := _without_agent(tree):
+            raise located(source, [problem])[0]
+        return None
+    if odd:
+        raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
+    file = settings.read(tree, source)
+    services = _complete(file, source)
+    notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]
+    return FileLayer(Layer(_settings(file, services, source.name), lambda _: source.name), notes)
 
-    def read(source: Source) -> FileLayer | None:
-        odd: list[str] = []  # NaN and the like, which the agent's own settings may have
-        try:
-            tree = parse_json(source.text, parse_constant=odd.append)
-        except ValueError:
-            return None  # whoever reads it next says where it is no JSON
-        if not isinstance(tree, dict):
-            return None
-        if "agent" not in tree:
-            lost = [key for key, value in tree.items() if isinstance(value, dict) and "enabledFeatures" in value]
-            if lost:
-                raise located(source, [Problem((lost[0],), "unknown key", 'did you mean "agent"?')])[0]
-            return None
-        if odd:
-            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
-        file = settings.read(tree, source)
-        found = _complete(file, source)
-        if reason := _conflict(found, owners):
-            raise located(source, [Problem(("agent", "enabledFeatures"), reason, "take one of them out")])[0]
-        notes = [f"{source.name}: {each}" for each in _without_effect(file.agent)]
-        return FileLayer(Layer(_settings(file, found, source.name), lambda _: source.name), notes)
 
-    return read
+def _without_agent(tree: Mapping[str, Any]) -> Problem | None:
+    """What is wrong with a file of rubik's that has no key `agent`; None for a file of another program."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and "enabledFeatures" in value:
+            return Problem((key,), "unknown key", 'did you mean "agent"?')
+    for key, advice in _OLD_KEYS.items():
+        if key in tree:
+            return Problem((key,), "is a key of rubik's old configuration format, before rubik 2.0", advice)
+    block = next((key for key in tree if key in settings.FEATURES), None)
+    advice = f'add "agent": {{"enabledFeatures": ["{block}"]}}'
+    return None if block is None else Problem((block,), 'is a block of rubik\'s file, which has no key "agent"', advice)
 
 
 def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
@@ -199,15 +203,6 @@ def _into(node: Node, services: Mapping[str, Any] | None) -> Node:
     return node if services is None else replace(node, services=services)
 
 
-def _conflict(services: Iterable[str], owners: Owners) -> str:
-    """The reason why these services cannot be on together; "" if they can."""
-    try:
-        check(owners(services))
-    except KnobConflict as error:
-        return str(error)
-    return ""
-
-
 def _line(error: ConfigError) -> str:
     """A mistake on one line, and how many others there are."""
     more = f"; and {len(error.others)} more" if error.others else ""
@@ -242,3 +237,7 @@ def _without_effect(agent: settings.Agent) -> list[str]:
     if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
         found.append(f"agent.cgroupRoot: without effect, for it does not end with {_CGROUPS}: say root instead")
     return found
+
+
+#: The kind of rubik's file, which is known by its key `agent`.
+RUBIK_FILE: Final = Kind(_parse, {}, None, _into, _unread, "agent")

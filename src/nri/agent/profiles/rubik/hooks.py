@@ -100,11 +100,11 @@ def _burst(context: ContainerContext, node: Node) -> Decision:
 def _io_limit(context: ContainerContext, node: Node) -> Decision:
     """The limits by disk that a container's pod asks for."""
     try:
-        found, _ = io_limit.by_knob(io_limit.numbers(context.pod.annotations), node.disk)
+        limits = io_limit.disk_limits(io_limit.parse(context.pod.annotations), node.disk).limits
     except ValueError:
         return _NOTHING
     wanted: dict[str, Setting] = {}
-    for knob, devices in found.items():
+    for knob, devices in limits.items():
         some = {disk: limit for disk, limit in devices.items() if limit != UNLIMITED}
         if some and not context.sandbox and node.has(knob):
             wanted[knob] = some

@@ -16,21 +16,22 @@ from weakref import WeakKeyDictionary
 from nri.agent.loops.round import StrategyPod
 from nri.agent.profiles.rubik.configuration import Node
 from nri.host import Root
-from nri.kube.quantity import capped, ceil
-from nri.policies import manifest
+from nri.kube.pod_resources import container_amounts, pod_limit, pod_total
+from nri.kube.quantity import ceil
+from nri.policies import formulas
 from nri.policies.contexts import ExtendedResources, PodContext
 from nri.policies.rubik import cpi, dyn_cache, io_limit, quota_burst, quota_turbo
 from nri.policies.rubik.pods import PREEMPTIBLE, Container, Pod, offline
 from nri.policies.shapes import Unread, meant
 
-__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "limit_of", "pod_of", "unread", "unreadable"]
+__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "limit_of", "pod_of", "request_of", "unread", "unreadable"]
 
 OFFLINE, ONLINE = "offline", "online"
 _DOMAIN: Final = "volcano.sh/"
 #: The annotations, by the service that reads each, with what raises ValueError for one that cannot be read.
 _READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
     "quotaBurst": quota_burst.burst_of,
-    "ioLimit": lambda annotations: io_limit.asked({}, annotations),
+    "ioLimit": io_limit.check,
     "dynCache": lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
 }
 _SWITCHES: Final = (PREEMPTIBLE, quota_turbo.ANNOTATION)
@@ -114,19 +115,20 @@ def unread(
             if near:
                 found.append(str(Unread.of(key, near)))
             if key in known and key in _SWITCHES and value not in ("true", "false"):
-                found.append(f"{key}: {value[:40]!r} is neither true nor false, and counts as false")
+                found.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
     return found
 
 
+def request_of(pod: StrategyPod, name: str) -> int:
+    """Return what a pod requests of a resource, rounded up to whole units; 0 for nothing."""
+    return ceil(pod_total(pod.manifest.get("spec") or {}, "requests").get(name, Fraction(0)))
+
+
 def limit_of(pod: StrategyPod) -> float:
-    """The limit in CPUs that a kubelet gives a pod's own cgroup: of all its containers; 0 for none, if one has none."""
-    spec = pod.manifest.get("spec") or {}
-    if not all(map(_cpu_limit, (*pod.specs, *(spec.get("initContainers") or ())))):
-        return 0.0
-    return ceil(manifest.total(spec, "limits").get("cpu", Fraction(0)) * 1000) / 1000
+    """The limit in CPUs that a kubelet gives a pod's own cgroup; 0 for none."""
+    return ceil(pod_limit(pod.manifest.get("spec") or {}, "cpu") * 1000) / 1000
 
 
-def _cpu_limit(spec: Mapping[str, Any]) -> float:
+def _cpu_limit(container: Mapping[str, Any]) -> float:
     """The limit of a container in CPUs; 0 for none."""
-    asked = ((spec.get("resources") or {}).get("limits") or {}).get("cpu")
-    return 0.0 if asked is None else max(ceil(capped(asked) * 1000), 0) / 1000
+    return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0) / 1000

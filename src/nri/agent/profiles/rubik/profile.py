@@ -7,16 +7,16 @@ Order: services as they have their rounds. A new one is a module in `services` a
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.profiles.rubik.configuration import KIND, Node, Services, asked, file_reader, kind_of
+from nri.agent.profiles.rubik.configuration import KIND, RUBIK_FILE, Node, Services, asked, read_settings
 from nri.agent.profiles.rubik.hooks import HOOKS, Kernel
 from nri.agent.profiles.rubik.pods import OFFLINE, ONLINE, block_device, class_of, unread, unreadable
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.policies.ownership import Level, Owner, Owns
+from nri.policies.ownership import Level, Owns
 from nri.policies.rubik.cpi import ANNOTATION as CPI
 from nri.policies.rubik.dyn_cache import ANNOTATION as CACHE_LIMIT
 from nri.policies.rubik.io_limit import ANNOTATION as IO_LIMIT
@@ -54,8 +54,7 @@ SERVICES: Final = (
         False,
         "containers that ask for it get more than their quota while the node has CPU to spare",
         f"{_HERE}.quota_turbo:QuotaTurbo",
-        # A burst is counted in what a quota leaves, which moves here at each tick: one of both is enough.
-        tuple(Owns(level, knob) for level in _POD_AND_CONTAINER for knob in ("cpu.cfs_quota", "cpu.cfs_burst")),
+        tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
         TURBO,
     ),
     StrategyRow(
@@ -116,12 +115,6 @@ SERVICES: Final = (
 )
 
 
-def _owners(names: Iterable[str]) -> Iterator[Owner]:
-    """The knobs of the services of these names."""
-    chosen = frozenset(names)
-    return (owner for owner in PROFILE.owners() if owner.name in chosen)
-
-
 def _node(settings: AgentSettings, root: Root) -> Node:
     kernel = Kernel(root)
     return Node(
@@ -145,7 +138,7 @@ PROFILE: Final = Profile(
     hooks=HOOKS,
     strategies=SERVICES,
     switches={},
-    kinds={KIND: kind_of(_owners)},
+    kinds={KIND: RUBIK_FILE},
     node=_node,
     strategy_rules=Services,
     class_label=PREEMPTIBLE,
@@ -160,7 +153,7 @@ PROFILE: Final = Profile(
     asked=asked,
     origins=_origins,
     class_of=class_of,
-    own_file=file_reader(_owners),
+    own_file=read_settings,
     off='"{}" out of agent.enabledFeatures',
     on="agent.enabledFeatures",
 )

@@ -69,16 +69,18 @@ def command(
     container would be wrong without a key, such as a volume of a cluster, that is an error before anything runs. If a
     part of a pod cannot be started, the pod is removed again.
 
-    An init container may take ten minutes, or --timeout. With -q only ids are printed.
+    An init container may take ten minutes, or --timeout. With -q only ids are printed. A run that is ended by Ctrl-C,
+    SIGTERM or SIGHUP removes the pod that it has not finished.
     """
     from nri.cli.support.inputs import read_source
     from nri.host import Root
     from nri.host.usage import parse_memory
     from nri.pods import lifecycle
     from nri.pods.requests import Node, read_pods
+    from nri.signals import ExitOnSignal
 
     out = Output(settings)
-    with support.connect(settings, cri_socket) as cri:
+    with ExitOnSignal(), support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
         total = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
         node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), total)

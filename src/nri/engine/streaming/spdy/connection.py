@@ -6,7 +6,6 @@ when both sides have ended it or either has reset it. Go's peers (moby/spdystrea
 to ours nor ever open theirs. So sending is not held to a window until the peer shows, by SETTINGS or WINDOW_UPDATE,
 that it has them; what came in is reported as consumed in any case, which the others pass over.
 Source: the SPDY/3.1 draft, section 2.
-Next: :mod:`nri.engine.streaming.channels.command`.
 """
 
 from __future__ import annotations

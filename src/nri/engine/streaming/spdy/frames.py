@@ -2,7 +2,6 @@
 
 Rules: a control frame is kept until it is whole, so its length is bounded; of a data frame nothing is kept, its payload
 is handed on as it comes. Source: the SPDY/3.1 draft, section 2.2.
-Next: :mod:`nri.engine.streaming.spdy.headers`.
 """
 
 from __future__ import annotations

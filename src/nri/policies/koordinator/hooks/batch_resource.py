@@ -52,7 +52,7 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
         return _NOTHING
     if quirks.empty_batch_spec_ignored and not spec:
         return _NOTHING
-    requested = sum(max(formulas.amount(each.requests, BATCH_CPU), 0) for each in spec.values())
+    requested = pod_annotations.batch_request(spec.values())
     changes = Changes(
         {
             "cpu.shares": formulas.shares(requested),

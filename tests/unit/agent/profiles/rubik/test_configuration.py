@@ -153,9 +153,6 @@ def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> No
     assert services.blocks == {}
 
 
-def test_two_services_that_set_one_knob_are_refused_with_both_names_and_the_key(tmp_path: Path) -> None:
-    content = text(quotaBurst=None, **TURBO)
-    with pytest.raises(ConfigError, match=r"agent\.enabledFeatures: quotaTurbo and quotaBurst both set cpu\.cfs_burst"):
-        loaded(tmp_path, content)
-    with pytest.raises(ValueError, match=r"agent\.enabledFeatures: quotaTurbo and quotaBurst both set"):
-        PROFILE.kinds[KIND].read(json.loads(content))
+def test_both_services_of_quotas_may_be_on(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, text(quotaBurst=None, **TURBO)).settings
+    assert settings.gates == {"quotaBurst": True, "quotaTurbo": True}

@@ -45,6 +45,6 @@ def test_what_is_nearly_an_annotation_and_a_switch_that_is_neither_on_nor_off_ar
     assert unread(
         {"volcano.sh/preemptible": "true", "app": "x"}, {PREEMPTIBLE: "yes", "volcano.sh/else": ""}, None
     ) == [
-        "volcano.sh/preemptable: 'yes' is neither true nor false, and counts as false",
+        "volcano.sh/preemptable: 'yes' is neither true nor false, and has no effect",
         "volcano.sh/preemptible: nothing reads it; did you mean volcano.sh/preemptable?",
     ]

@@ -17,7 +17,8 @@ from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
-from nri.kube.quantity import capped, ceil
+from nri.kube.pod_resources import container_amounts
+from nri.policies import formulas
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.hooks import cpu_normalization
 from nri.policies.koordinator.loops.cpu_burst import (
@@ -135,7 +136,7 @@ class CpuBurst(Strategy):
         containers = []
         for each in pod.containers:
             used = made.sample.of(each.cgroup_parent)
-            limit, quota, burst = _milli(specs.get(each.name, {}), "limits"), *_knobs(made, each.cgroup_parent)
+            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(made, each.cgroup_parent)
             one = Container(each.id, each.cgroup_parent, limit, quota, burst, used.milli, used.throttled)
             containers.append(one._replace(running=each.name in running))
         return Pod(pod.folder, config, containers, *_knobs(made, pod.folder))
@@ -165,7 +166,6 @@ def _mean_cores(milli: Iterable[float | None]) -> float | None:
     return sum(cores) / len(cores) if cores else None
 
 
-def _milli(spec: Mapping[str, Any], part: str) -> int:
-    """Thousandths of a CPU by a container's spec; 0 for none."""
-    asked = ((spec.get("resources") or {}).get(part) or {}).get("cpu")
-    return 0 if asked is None else max(ceil(capped(asked) * 1000), 0)
+def _limit_milli(container: Mapping[str, Any]) -> int:
+    """The CPU limit of a container in thousandths of a CPU; 0 for none."""
+    return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0)

@@ -10,9 +10,9 @@ refused eviction frees nothing: the next pod is asked, and the next round asks a
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
@@ -20,17 +20,16 @@ from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
-from nri.policies import manifest
 from nri.policies.koordinator import pod_annotations, pod_class
 from nri.policies.koordinator.loops import evict
 from nri.policies.koordinator.loops.evict import BatchCpu, Feature, Task, Victim
 from nri.policies.koordinator.names import BATCH_CPU
+from nri.policies.manifest import from_runtime
 from nri.policies.writes import CPUS, QUOTA
 
 __all__ = ["CpuEvict", "Evict", "MemoryEvict"]
 
 _PERIOD_US = 100_000
-_NONE: Final = Fraction(0)
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most.
 _MOST_SAMPLES: Final = 4096
@@ -38,6 +37,8 @@ _MOST_SAMPLES: Final = 4096
 _ENDING_S: Final = 600.0
 #: Refused evictions of one round: each may take the timeout of a request to the API server.
 _MAX_REFUSALS: Final = 16
+#: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
+MAX_REQUESTS_S: Final = 10.0
 
 
 class Evict(Strategy):
@@ -224,23 +225,24 @@ class _Requests:
     Attributes:
         accepted: uids of pods whose eviction is under way.
         refused: uids of pods that stay.
+        exhausted: whether a pod was not asked, because a round has a limited number of refusals and limited time.
     """
 
     def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
         self._round, self._reasons, self._passed_over = round_, reasons, passed_over
         self._pods = {pod.uid: pod for pod in round_.pods}
+        self._deadline = time.monotonic() + MAX_REQUESTS_S
         self.accepted: set[str] = set()
         self.refused: set[str] = set()
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether this round has had as many refusals as a round may."""
-        return len(self.refused) >= _MAX_REFUSALS
+        self.exhausted = False
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
         """Request one eviction; return whether it was accepted."""
         uid = _uid(victim.pod)
-        if self.exhausted or uid in self._passed_over:
+        if uid in self._passed_over:
+            return False
+        self.exhausted |= len(self.refused) >= _MAX_REFUSALS or time.monotonic() > self._deadline
+        if self.exhausted:
             return False
         is_accepted = self._round.evict(self._pods[uid], feature.name, self._reasons[feature])
         (self.accepted if is_accepted else self.refused).add(uid)
@@ -276,10 +278,10 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
     else it could have all others evicted, for all may write one.
     """
-    found = [extended for spec in pod.specs if (extended := manifest.extended_of(spec)) is not None]
-    if not found and pod.manifest.get("cgroupParent"):
-        found = list((pod_annotations.annotated(pod.annotations) or {}).values())
-    return min(sum(max(ceil(each.requests.get(BATCH_CPU, _NONE)), 0) for each in found), most)
+    request = pod_class.request(pod.manifest, BATCH_CPU)
+    if not request and from_runtime(pod.manifest):
+        request = pod_annotations.batch_request((pod_annotations.annotated(pod.annotations) or {}).values())
+    return min(request, most)
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

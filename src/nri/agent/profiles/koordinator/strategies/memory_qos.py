@@ -20,7 +20,8 @@ from nri.kube.quantity import capped, ceil
 from nri.policies import paths
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, CACHE_SWITCH, Container, Pod, Target, targets
-from nri.policies.koordinator.names import BATCH_MEMORY, BE
+from nri.policies.koordinator.names import BATCH_MEMORY
+from nri.policies.manifest import from_runtime
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 __all__ = ["NAME", "MemoryQos"]
@@ -78,8 +79,8 @@ def _left(made: Round[NodeSlo], target: Target) -> bool:
 
 
 def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
-    batch = pod_class.default_qos(pod.manifest) == BE
-    names = (BATCH_MEMORY, "memory") if batch else ("memory", BATCH_MEMORY)
+    name = BATCH_MEMORY if pod_class.labelled_be(pod.labels) else "memory"
+    names = (name, "memory") if from_runtime(pod.manifest) else (name,)
     containers = [
         Container(
             each.cgroup_parent,
@@ -88,10 +89,12 @@ def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
         )
         for each in pod.containers
     ]
-    request = sum(max(pod.amount(each.get("name", ""), "requests", *names), 0) for each in pod.specs)
-    limits = [each.limit for each in containers]
-    limit = sum(limits) if all(limits) or not batch else 0  # of other pods those count that have one
-    return Pod(pod.folder, pod.kube_class, rules_of(made, pod, NAME).memory, request, containers, limit)
+    config = rules_of(made, pod, NAME).memory
+    request, limit = (
+        next((amount for each in names if (amount := read(pod.manifest, each))), 0)
+        for read in (pod_class.request, pod_class.limit)
+    )
+    return Pod(pod.folder, pod.kube_class, config, request, containers, limit)
 
 
 def _allocatable(made: Round[NodeSlo]) -> int | None:

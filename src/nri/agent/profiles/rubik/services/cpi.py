@@ -66,22 +66,25 @@ class Cpi(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._counting = Counting(NAME, (Event.CYCLES, Event.INSTRUCTIONS))
-        self._online: dict[str, Online] = {}
-        self._suspects: dict[str, Series] = {}
-        self._limited: dict[str, _Limited] = {}
-        #: The CPU time of pods when counting began, and when something is due.
+        #: The baselines and samples of online pods, and the CPU use of offline ones, by uid.
+        self.online: dict[str, Online] = {}
+        self.suspects: dict[str, Series] = {}
+        #: The pods that are limited, by uid.
+        self.limited: dict[str, _Limited] = {}
+        #: The CPU time of pods when counting began.
         self._began: dict[str, int | None] = {}
-        self._due = dict.fromkeys(("sample", "judge", "clear"), 0.0)
+        #: When a sample, a judgement and a clearing are due, in monotonic seconds.
+        self.due = dict.fromkeys(("sample", "judge", "clear"), 0.0)
         #: The offline pods of the last round.
         self._seen: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         """The number of pods that are limited."""
-        return len(self._limited)
+        return len(self.limited)
 
     def wants(self, rules: Services) -> bool:
         """Whether there is work: the file switches it on, or quotas are to go back."""
-        return super().wants(rules) or bool(self._limited)
+        return super().wants(rules) or bool(self.limited)
 
     def pause_s(self) -> float:
         """Return the length of a sample."""
@@ -89,9 +92,9 @@ class Cpi(Service):
 
     def state(self, now: float) -> str:
         """Say how many pods are judged and limited, and when the next judgement is."""
-        after = max(self._due["judge"] - now, 0.0)
+        after = max(self.due["judge"] - now, 0.0)
         return (
-            f"{len(self._online)} pods are judged, {len(self._limited)} limited; the next judgement is in {after:.0f} s"
+            f"{len(self.online)} pods are judged, {len(self.limited)} limited; the next judgement is in {after:.0f} s"
         )
 
     def round(self, made: Round[Services]) -> None:
@@ -105,11 +108,11 @@ class Cpi(Service):
         self._seen = frozenset(offline)
         if not self.on:
             self._counting.end()
-            self._online, self._suspects = {}, {}
+            self.online, self.suspects = {}, {}
             self._restore(made, pods)
             return
-        self._online = {uid: self._online.get(uid, Online(Baseline(), [], [])) for uid in online}
-        self._suspects = {uid: self._suspects.get(uid, []) for uid in offline}
+        self.online = {uid: self.online.get(uid, Online(Baseline(), [], [])) for uid in online}
+        self.suspects = {uid: self.suspects.get(uid, []) for uid in offline}
         if self._counting.since is not None:
             self._sample(made, {**online, **offline})
         elif self._is_due("sample", now, _PAUSE_S) and self._counting.begin(made, online.values(), "no pod is judged"):
@@ -119,15 +122,15 @@ class Cpi(Service):
         if self._is_due("clear", now, _CLEAR_S):
             self._clear(nanoseconds(made.sample) - SUSPECT_NS)
         if self._is_due("judge", now, _JUDGE_S):
-            for uid in sorted(antagonists(self._online.values(), self._suspects, nanoseconds(made.sample))):
+            for uid in sorted(antagonists(self.online.values(), self.suspects, nanoseconds(made.sample))):
                 self._limit(made, offline[uid])
         self._restore(made, pods)
         self._counting.tell(made)
 
     def _is_due(self, what: str, now: float, pause_s: float) -> bool:
-        if now < self._due[what]:
+        if now < self.due[what]:
             return False
-        self._due[what] = now + pause_s
+        self.due[what] = now + pause_s
         return True
 
     def _sample(self, made: Round[Services], pods: dict[str, StrategyPod]) -> None:
@@ -139,20 +142,20 @@ class Cpi(Service):
             if used is None or before is None or used < before or seconds <= 0:
                 continue
             cpus = (used - before) / _NS_PER_S / seconds
-            if uid in self._suspects:
-                add(self._suspects[uid], at, cpus)
+            if uid in self.suspects:
+                add(self.suspects[uid], at, cpus)
             elif uid in found:
                 try:
                     value = cpi_of(found[uid][Event.CYCLES], found[uid][Event.INSTRUCTIONS])
                 except ValueError:
                     continue  # it did not run
-                add(self._online[uid].cpi, at, value)
-                add(self._online[uid].cpu, at, cpus)
+                add(self.online[uid].cpi, at, value)
+                add(self.online[uid].cpu, at, cpus)
 
     def _clear(self, before: int) -> None:
         """Take old samples into what is usual, and forget them."""
-        self._online = {uid: expire(each, before) for uid, each in self._online.items()}
-        self._suspects = {uid: split(series, before)[1] for uid, series in self._suspects.items()}
+        self.online = {uid: expire(each, before) for uid, each in self.online.items()}
+        self.suspects = {uid: split(series, before)[1] for uid, series in self.suspects.items()}
 
     def _take_over(self, made: Round[Services], pod: StrategyPod) -> None:
         """Take over the limit that an agent which broke off has left."""
@@ -171,33 +174,35 @@ class Cpi(Service):
         limit, period = limit_of(pod), period_of(now.folder)
         if limit and period is None:
             return
-        back[now.folder] = int(limit * (period or 0)) if limit else UNLIMITED  # also for containers that do not run
+        back[now.folder] = (
+            quota_turbo.quota_of_limit(limit, period or 0) if limit else UNLIMITED
+        )  # also for containers that do not run
         quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
-        self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
+        self.limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
 
     def _limit(self, made: Round[Services], pod: StrategyPod) -> None:
         """Limit a pod and its containers, unless somebody else moves its quotas; one that is limited, for longer."""
         if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
-        until, before = made.sample.at + _LIMIT_S, self._limited.get(pod.uid)
+        until, before = made.sample.at + _LIMIT_S, self.limited.get(pod.uid)
         if before is not None:
-            self._limited[pod.uid] = before._replace(until=until)
+            self.limited[pod.uid] = before._replace(until=until)
             return
         wanted = limits(pod_of(pod))
         quotas = {write.folder: found for write in wanted if isinstance(found := made.read(write.folder, _QUOTA), int)}
         if len(quotas) < len(wanted):
             made.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, and it is not limited")
             return
-        self._limited[pod.uid] = _Limited(until, quotas)
+        self.limited[pod.uid] = _Limited(until, quotas)
         reason = "it disturbs an online pod, as cycles per instruction say"
         self._write(made, pod, {write.folder: int(write.value) for write in wanted}, reason)
 
     def _restore(self, made: Round[Services], pods: dict[str, StrategyPod]) -> None:
         """Give back the quotas of pods whose time is over."""
-        for uid, each in list(self._limited.items()):
+        for uid, each in list(self.limited.items()):
             if uid in pods and self.on and made.sample.at < each.until:
                 continue
-            del self._limited[uid]
+            del self.limited[uid]
             if uid in pods:
                 ours = {
                     folder: quota for folder, quota in each.quotas.items() if made.read(folder, _QUOTA) == LIMITED_US

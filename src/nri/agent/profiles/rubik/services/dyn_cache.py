@@ -55,7 +55,8 @@ class DynCache(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._counting = Counting(NAME, _EVENTS)
-        self._dynamic: Shares | None = None
+        #: The shares of the group that moves; None before the first round.
+        self.dynamic: Shares | None = None
         self._due = 0.0
         self._made = False
 
@@ -73,17 +74,20 @@ class DynCache(Service):
 
     def changed(self) -> None:
         """Begin again with another block."""
-        self._dynamic = None
+        self.dynamic = None
         self._counting.end()
 
     def state(self, now: float) -> str:  # noqa: ARG002  it has no time to tell
         """Say what the group that moves has now."""
-        shares = self._dynamic
+        shares = self.dynamic
         return "" if shares is None else f"the dynamic group has {shares.l3} % of the cache, {shares.mb} % of bandwidth"
 
     def round(self, made: Round[Services]) -> None:
         """Put the processes of offline pods into their groups, whose shares follow the misses of online ones."""
-        found = host.Resctrl(made.parts.root).capabilities()
+        try:
+            found = host.Resctrl(made.parts.root).capabilities()
+        except ValueError as error:
+            found = Unsupported(str(error))
         cache = None if isinstance(found, Unsupported) else found.caches.get("L3")
         if isinstance(found, Unsupported) or cache is None:
             reason = found.reason if isinstance(found, Unsupported) else "the processor shares no last-level cache"
@@ -125,7 +129,7 @@ class DynCache(Service):
 
     def _moved(self, made: Round[Services], online: list[StrategyPod], pods: list[Pod]) -> Shares:
         """The shares of the dynamic group now."""
-        shares = self._dynamic = self._dynamic or group_shares(self.block)[DYNAMIC]
+        shares = self.dynamic = self.dynamic or group_shares(self.block)[DYNAMIC]
         if not uses(pods, self.block.defaultLimitMode):
             self._counting.end()
             return shares
@@ -138,9 +142,9 @@ class DynCache(Service):
                 )
                 for each in self._counting.end().values()
             ]
-            self._dynamic = step(shares, misses, self.block)
+            self.dynamic = step(shares, misses, self.block)
             self._due = now + self.block.adjustInterval / _MS_PER_S
         elif since is None and now >= self._due:
             self._counting.begin(made, online, "the dynamic group stays as it starts")
         self._counting.tell(made)
-        return self._dynamic
+        return self.dynamic

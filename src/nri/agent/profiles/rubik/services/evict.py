@@ -55,6 +55,7 @@ class _Evicts(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._after = settings.loops.evict_after
+        self._from_apiserver = settings.pods.source == "apiserver"
         self._over = 0
         self._used: dict[str, deque[Sample]] = {}
         #: When pods that are there were asked to go.
@@ -95,9 +96,10 @@ class _Evicts(Service):
         self._over = self._over + 1 if due is not None else 0
         if due is None or self._over < self._after or not self._cooldown.over(now):
             return
-        left = [pod for pod in candidates(pod for _, pod in pods.values()) if pod.uid not in self._asked]
+        possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
+        left = [pod for pod in possible if pod.uid not in self._asked]
         for _ in range(_MOST_TRIES):
-            chosen = victim(left, self._use(due.resource, made.sample.cpus))
+            chosen = victim(left, self.use(due.resource, made.sample.cpus))
             if chosen is None:
                 made.errors.append(f"{self.name}: {due.reason}, and there is no offline pod whose use is known")
                 return
@@ -122,7 +124,8 @@ class _Evicts(Service):
                 used[pod.uid] = kept
         self._used = used
 
-    def _use(self, resource: str, cpus: int) -> Mapping[str, float | None]:
+    def use(self, resource: str, cpus: int) -> Mapping[str, float | None]:
+        """Return the use of each offline pod by uid: percent of the node, or MB for memory; None if it is not known."""
         if resource == "memory":
             return {uid: memory_mb(list(samples)) for uid, samples in self._used.items()}
         return {uid: cpu_percent(list(samples), cpus) for uid, samples in self._used.items()}
@@ -166,12 +169,14 @@ class CpuEvict(_Evicts):
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
-        self._window = Window(0)
+        self.window = Window(0)
+        #: The percent of CPU time in use, averaged over the window; None before there are two readings.
+        self.average: float | None = None
 
     def changed(self) -> None:
         """Begin again with another block."""
         super().changed()
-        self._window = Window(0 if self.block is None else self.block.windows)
+        self.window = Window(0 if self.block is None else self.block.windows)
 
     def due(self, made: Round[Services], pods: Sequence[Pod]) -> _Due | None:  # noqa: ARG002  the node's use alone
         """Return whether the window's average is at the threshold."""
@@ -179,7 +184,7 @@ class CpuEvict(_Evicts):
         if use is None:
             made.cannot(self.name, "no pod goes", made.sample.no_cpu)
             return None
-        average = self._window.add(nanoseconds(made.sample), use)
+        average = self.average = self.window.add(nanoseconds(made.sample), use)
         if average is not None:
             self._seen = f"the node uses {average:.0f} % of its CPUs, from {self.block.threshold} % on one goes"
         if average is None or average < self.block.threshold:

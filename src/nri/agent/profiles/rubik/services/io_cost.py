@@ -8,7 +8,7 @@ switched off. Next: `nri.agent.profiles.rubik.services.cpi`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.explain import Subject
@@ -18,7 +18,7 @@ from nri.agent.profiles.rubik.pods import block_device, pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
-from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, writes
+from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, disk_path, pod_writes, writes
 from nri.policies.writes import Write
 
 __all__ = ["NAME", "IoCost"]
@@ -85,12 +85,15 @@ class IoCost(Service):
         if on:
             try:
                 devices = devices_of(self.block, self._node_name)
-                wanted = list(writes(devices, lambda path: block_device(made.parts.root, path)))
+                wanted = list(writes(devices, lambda name: block_device(made.parts.root, disk_path(name))))
             except ValueError as error:
                 made.errors.append(f"{error}: no disk is controlled")
         disks = {write.value.partition(" ")[0] for write in wanted}
+        # One value for each file: of two values for one file in a batch, only the later one would be written.
+        by_knob: dict[str, dict[str, str]] = {}
         for write in (*wanted, *clear(sorted(self._disks - disks))):
             number, _, words = write.value.partition(" ")
-            by_device: Mapping[str, str] = {number: words}
-            made.values.append(KnobValue(_ROOT, "", write.knob, "", NAME, "the file's model of this disk", by_device))
+            by_knob.setdefault(write.knob, {})[number] = words
+        for file, by_disk in by_knob.items():
+            made.values.append(KnobValue(_ROOT, "", file, "", NAME, "the file's models of disks", by_disk))
         self._disks = frozenset(disks)

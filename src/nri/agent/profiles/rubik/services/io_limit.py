@@ -1,8 +1,9 @@
 """ioLimit: limits of block I/O of a pod's containers, by disk, as its annotation says.
 
-Rules: an annotation that cannot be read costs that pod the service, is reported once, and the last good one counts. A
-disk that is not there is passed over and told; a limit that is no longer asked for is taken away, and one that somebody
-else has set, on another disk or of another value, is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
+A row of the annotation that cannot be read, or whose disk does not exist, is reported and costs the other rows nothing;
+its disk keeps what it has. An annotation that is not JSON costs that pod the service, is reported once, and the last
+good one counts. A limit that is no longer asked for is taken away; one that somebody else has set, on another disk or
+of another value, is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nri.agent.profiles.rubik.pods import block_device
 from nri.agent.profiles.rubik.services.service import Service, readable
 from nri.agent.settings.values import AgentSettings
 from nri.policies.formulas import UNLIMITED
-from nri.policies.rubik.io_limit import ANNOTATION, KEYS, by_knob, numbers
+from nri.policies.rubik.io_limit import ANNOTATION, KNOBS, DiskLimits, disk_limits, parse
 
 __all__ = ["NAME", "IoLimit"]
 
@@ -43,39 +44,40 @@ class IoLimit(Service):
         return super().wants(rules) or self.was_on
 
     def round(self, made: Round[Services]) -> None:
-        """Look at the pods that ask for limits, and at those that did."""
+        """Set the limits that pods ask for, and take away those that they no longer ask for."""
         kept: dict[tuple[str, str], frozenset[str]] = {}
         leftovers = self.leftovers(made, ANNOTATION)
         for pod in made.pods:
-            ends = not leftovers.isdisjoint(each.cgroup_parent for each in pod.containers)
-            asked = self._limits(made, pod) if self.on else {}
+            ends = not leftovers.isdisjoint(container.cgroup_parent for container in pod.containers)
+            asked = self._limits(made, pod) if self.on else DiskLimits({}, {}, [])
             left = _unasked(made, pod) if ends else {}
-            for each in pod.containers:
-                for knob in KEYS.values():
-                    place = (each.cgroup_parent, knob)
-                    wanted = asked.get(knob, {})
+            for container in pod.containers:
+                for knob in KNOBS:
+                    place = (container.cgroup_parent, knob)
+                    wanted = asked.limits.get(knob, {})
                     had = self._set.get(place, frozenset()) | _in_force(made, place, left.get(knob, {}))
-                    gone = dict.fromkeys(had - wanted.keys(), UNLIMITED)
-                    if wanted:
-                        kept[place] = frozenset(wanted)
+                    unclear = had & asked.unclear.get(knob, set()) - wanted.keys()
+                    gone = dict.fromkeys(had - wanted.keys() - unclear, UNLIMITED)
+                    if wanted or unclear:
+                        kept[place] = frozenset(wanted) | unclear
                     if wanted or gone:
                         reason = f"annotation {ANNOTATION}" if wanted else "it is no longer asked for"
-                        subject = pod.subject(each.name)
+                        subject = pod.subject(container.name)
                         made.values.append(KnobValue(subject, *place, "", NAME, reason, {**gone, **wanted}))
         self._set = kept
 
-    def _limits(self, made: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
+    def _limits(self, made: Round[Services], pod: StrategyPod) -> DiskLimits:
         """The limits that a pod asks for, by knob and disk."""
-        annotations = readable(made, pod, NAME, ANNOTATION, numbers)
-        found, wrong = by_knob(numbers(annotations), lambda path: block_device(made.parts.root, path))
-        made.errors += [f"{NAME}: {pod.key}: {each}" for each in wrong]
-        return found
+        annotations = readable(made, pod, NAME, ANNOTATION, parse)
+        asked = disk_limits(parse(annotations), lambda path: block_device(made.parts.root, path))
+        made.errors += [f"{NAME}: {pod.key}: {ANNOTATION}: {problem}" for problem in asked.problems]
+        return asked
 
 
 def _unasked(made: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
-    """The limits that a pod asks a service for that is off, so that nothing is told of them."""
+    """The limits that a pod asks of a service that is off, so that nothing is reported of them."""
     try:
-        return by_knob(numbers(pod.annotations), lambda path: block_device(made.parts.root, path))[0]
+        return disk_limits(parse(pod.annotations), lambda path: block_device(made.parts.root, path)).limits
     except ValueError:
         return {}
 

@@ -14,11 +14,11 @@ from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.profiles.rubik.configuration import Services
-from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.pods import pod_of, request_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.pods import Pod, offline
-from nri.policies.rubik.preemption import bandwidth, decide, protection, update
+from nri.policies.rubik.preemption import bandwidth, decide, protection
 
 __all__ = ["NAME", "Preemption"]
 
@@ -65,7 +65,7 @@ class Preemption(Service):
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
-        for uid in self._controlled.keys() - (self._before.keys() if net else ()):
+        for uid in self._controlled.keys() - ({pod.uid for pod in made.pods} if net and self.on else set()):
             del self._controlled[uid]
             # The process of that time may have ended, and its number be another's.
             if pid := next((_process(made, pod) for pod in made.pods if pod.uid == uid), 0):
@@ -83,7 +83,7 @@ class Preemption(Service):
             found = made.read(folder, knob)
             return None if found is None else str(found)
 
-        found = decide(now, resources, pid, read) if before is None else update(before, now, resources, pid, read)
+        found = decide(before, now, resources, pid, read)
         made.errors += [f"{NAME}: {pod.key}: {problem}" for problem in found.problems]
         if found.enable and pod.uid not in self._controlled and self._write(made, _ENABLE, found.enable):
             self._controlled[pod.uid] = found.enable
@@ -100,8 +100,14 @@ class Preemption(Service):
             made.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
             on = False
         online = [pod for pod in made.pods if not offline(pod_of(pod))] if on else []
-        asked = {pod.folder: {each.cgroup_parent: _memory(pod, each.name) for each in pod.containers} for pod in online}
-        wanted = protection(asked.items())
+        wanted = protection(
+            (
+                pod.folder,
+                request_of(pod, "memory"),
+                {each.cgroup_parent: _memory(pod, each.name) for each in pod.containers},
+            )
+            for pod in online
+        )
         subjects = {pod.folder: pod.subject() for pod in made.pods}
         subjects |= {each.cgroup_parent: pod.subject(each.name) for pod in made.pods for each in pod.containers}
         for folder, size in {**dict.fromkeys(self._low, 0), **wanted}.items():

@@ -11,9 +11,11 @@ from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.profiles.rubik.configuration import Services
-from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.pods import limit_of, pod_of
 from nri.agent.profiles.rubik.services.service import Service, readable
 from nri.agent.settings.values import AgentSettings
+from nri.policies.formulas import UNLIMITED
+from nri.policies.rubik import quota_turbo
 from nri.policies.rubik.quota_burst import ANNOTATION, Quota, burst_of, refusal, writes
 
 __all__ = ["NAME", "QuotaBurst"]
@@ -43,14 +45,9 @@ class QuotaBurst(Service):
 
     def round(self, made: Round[Services]) -> None:
         """Look at the pods that ask for it, and at those that did."""
-
-        def quota_of(folder: str) -> Quota:
-            found = [made.read(folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_period", _BURST)]
-            quota, period, burst = (each if isinstance(each, int) else None for each in found)
-            return Quota(quota, period, burst)
-
         kept, leftovers = set[str](), self.leftovers(made, ANNOTATION)
         for pod in made.pods:
+            quotas = {folder: _quota(made, pod, folder) for folder in pod_of(pod).folders()}
             annotations = readable(made, pod, NAME, ANNOTATION, burst_of) if self.on else {}
             burst = burst_of(annotations)
             names = {each.cgroup_parent: each.name for each in pod.containers}
@@ -62,15 +59,29 @@ class QuotaBurst(Service):
             if burst is not None:
                 kept.add(pod.uid)
             for folder, name in names.items():
-                if burst is not None and (why := refusal(burst, quota_of(folder), made.sample.cpus)):
+                if burst is not None and (why := refusal(burst, quotas[folder], made.sample.cpus)):
                     made.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {why}")
             reason = f"annotation {ANNOTATION}" if burst is not None else "it is no longer asked for"
-            for write in writes(pod_of(pod), burst or 0, quota_of, made.sample.cpus):
+            for write in writes(pod_of(pod), burst or 0, quotas.__getitem__, made.sample.cpus):
                 if write.folder in names and write.folder not in ours:
                     continue
                 subject = pod.subject(names.get(write.folder, ""))
                 made.set(subject, write.folder, write.knob, write.value, NAME, reason)
         self._set = frozenset(kept)
+
+
+def _quota(made: Round[Services], pod: StrategyPod, folder: str) -> Quota:
+    """The quota, period and burst of a pod or container; what quotaTurbo adds to a quota for a while is left out.
+
+    The kernel refuses a quota below the burst, so that a burst above the limit would keep the quota from going back.
+    """
+    values = [made.read(folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_period", _BURST)]
+    quota, period, burst = (value if isinstance(value, int) else None for value in values)
+    if quota is not None and period and pod.annotations.get(quota_turbo.ANNOTATION) == "true":
+        limits = {container.folder: container.cpu_limit for container in pod_of(pod).containers}
+        limit = limits.get(folder, limit_of(pod))
+        quota = min(quota, quota_turbo.quota_of_limit(limit, period)) if limit and quota != UNLIMITED else quota
+    return Quota(quota, period, burst)
 
 
 def _with_burst(made: Round[Services], pod: StrategyPod, folders: Collection[str]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
@@ -25,7 +25,7 @@ from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, ch
 from nri.policies.writes import Write
 from nri.text import count
 
-__all__ = ["NAME", "QuotaTurbo"]
+__all__ = ["NAME", "QuotaTurbo", "Quotas", "Wanted"]
 
 NAME: Final = "quotaTurbo"
 _QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
@@ -34,7 +34,7 @@ _MS_PER_S: Final = 1000
 _HELD_EACH: Final = 4
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """A container that is to be managed: its pod, its name and its limit in CPUs."""
 
     pod: StrategyPod
@@ -52,22 +52,27 @@ class QuotaTurbo(Service):
         super().__init__(settings, names)
         self._turbo: Turbo | None = None
         #: The pod and the name of each container that is managed, by its folder.
-        self._known: dict[str, _Wanted] = {}
+        self._known: dict[str, Wanted] = {}
         #: The files of the containers that are managed, of which no more are held than half of what may be open.
         self._files: dict[str, ProcessorFiles] = {}
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _HELD_EACH)
         #: The pods and CPUs by which the containers of all that ask for it were found last, and these.
-        self._asked: tuple[list[StrategyPod], int, dict[str, _Wanted]] = [], 0, {}
+        self._asked: tuple[list[StrategyPod], int, dict[str, Wanted]] = [], 0, {}
         #: The containers whose quotas the last tick has changed.
         self._moved: frozenset[str] = frozenset()
         #: The pods of the last tick, the number of CPUs, and why their use is not known; None while it is off.
         self._last: tuple[list[StrategyPod], int, str] | None = None
-        #: The percent of the node that was in use in the last tick, once there was one.
-        self._use: float | None = None
+        #: The percent of the node that was in use in the last tick; None before the first one.
+        self.use_percent: float | None = None
 
     def __len__(self) -> int:
         """The number of containers that are managed."""
-        return len(self._known)
+        return len(self.managed)
+
+    @property
+    def managed(self) -> Collection[str]:
+        """The cgroups of the containers that are managed."""
+        return self._known.keys()
 
     def wants(self, rules: Services) -> bool:
         """Whether there is work: the file switches it on, or quotas are to go back."""
@@ -81,7 +86,7 @@ class QuotaTurbo(Service):
         """Say how many containers there are, and by which marks they are moved."""
         if self.block is None:
             return ""
-        use = "" if self._use is None else f"the node uses {self._use:.0f} %, "
+        use = "" if self.use_percent is None else f"the node uses {self.use_percent:.0f} %, "
         marks = f"quotas rise below {self.block.alarmWaterMark} % and fall from {self.block.highWaterMark} % on"
         return f"{use}{marks}; {count(len(self), 'container')}"
 
@@ -110,7 +115,7 @@ class QuotaTurbo(Service):
             turbo.knobs = Knobs(self.block.highWaterMark, self.block.alarmWaterMark)
         wanted = self._wanted(made) if self.on else {}
         now = nanoseconds(made.sample)
-        quotas = _Quotas(made)
+        quotas = Quotas(made)
         self._release(turbo, wanted, made, quotas)
         readings = {folder: found for folder in wanted if (found := self._reading(turbo, made, folder)) is not None}
         for folder in self._files.keys() - readings.keys():
@@ -123,7 +128,7 @@ class QuotaTurbo(Service):
         if use is None:
             made.cannot(NAME, "quotas stay as they are", made.sample.no_cpu)
         elif self.on:
-            percent = self._use = turbo.observe(use, now)
+            percent = self.use_percent = turbo.observe(use, now)
             for folder, quota in turbo.decide(readings, now).items():
                 reason = f"the node uses {percent:.0f} %, the limit is {wanted[folder].limit:g} CPUs"
                 if quota != readings[folder].quota:
@@ -133,14 +138,14 @@ class QuotaTurbo(Service):
         self._last = (made.pods, made.sample.cpus, made.sample.no_cpu) if self.on else None
         quotas.say()
 
-    def _wanted(self, made: Round[Services]) -> dict[str, _Wanted]:
+    def _wanted(self, made: Round[Services]) -> dict[str, Wanted]:
         """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
         pods, cpus, found = self._asked
         # Pods are the same objects as long as nothing of them has changed.
         if cpus == made.sample.cpus and len(pods) == len(made.pods) and all(map(operator.is_, pods, made.pods)):
             return found
         found = {
-            each.folder: _Wanted(pod, each.name, each.cpu_limit)
+            each.folder: Wanted(pod, each.name, each.cpu_limit)
             for pod in made.pods
             if pod.annotations.get(ANNOTATION) == "true"
             for each in pod_of(pod).containers
@@ -164,7 +169,7 @@ class QuotaTurbo(Service):
         found = files.read(resting=known is not None and known.quota == known.least() and folder not in self._moved)
         return None if found is None else Reading(*found)
 
-    def _release(self, turbo: Turbo, wanted: dict[str, _Wanted], made: Round[Services], quotas: _Quotas) -> None:
+    def _release(self, turbo: Turbo, wanted: dict[str, Wanted], made: Round[Services], quotas: Quotas) -> None:
         """Give back what containers have that are no longer managed, or have another limit now."""
         for folder, known in self._known.items():
             now = wanted.get(folder)
@@ -175,21 +180,21 @@ class QuotaTurbo(Service):
             if now is None and found is not None and quota is not None:
                 quotas.change(folder, found.quota, quota, known, "it is no longer asked for")
 
-    def _take(self, turbo: Turbo, folder: str, each: _Wanted, reading: Reading, now: int) -> None:
+    def _take(self, turbo: Turbo, folder: str, each: Wanted, reading: Reading, now: int) -> None:
         """Manage a container."""
         if reading.period > 0 and reading.quota >= 0:
             turbo.add(folder, each.limit, reading, now)
 
 
-class _Quotas:
+class Quotas:
     """The changes of one tick, with the cgroups above each container, which several have in common."""
 
     def __init__(self, made: Round[Services]) -> None:
         self._made = made
         self._now: dict[str, int | None] = {}
-        self._writes: dict[str, tuple[Write, _Wanted, str]] = {}
+        self._writes: dict[str, tuple[Write, Wanted, str]] = {}
 
-    def change(self, folder: str, before: int, after: int, each: _Wanted, reason: str) -> None:
+    def change(self, folder: str, before: int, after: int, each: Wanted, reason: str) -> None:
         """Have a container's quota changed, and those above it by as much."""
         if UNLIMITED in (before, after):
             return

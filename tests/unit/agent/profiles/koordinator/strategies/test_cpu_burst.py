@@ -192,3 +192,15 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
     assert world.loops.unchanged("ls") == [
         {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR share no CPUs, and so have no burst"}
     ]
+
+
+def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_path: Path) -> None:
+    world = world_of(tmp_path, policy="auto")
+    own = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    own["spec"]["initContainers"] = [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}]
+    world.pod(own)
+    world.source.replace([*world.source.pods(), own])
+    world.throttled.add(C)
+    world.node_milli = 2500  # of the 3 CPUs that are shared
+    world.loop(10)
+    assert quotas(world) == (100_000, 100_000)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nri.agent.profiles.koordinator.strategies import evict as strategy
 from nri.policies import paths
 from nri.policies.koordinator import names as n
 from tests.support.host_trees import write_files
@@ -246,6 +248,32 @@ def test_one_round_requests_a_bounded_number_of_evictions_and_the_next_round_ask
     assert [record.levelname for record in lines].count("WARNING") == 1
 
 
+def test_slow_refusals_end_the_round_and_the_next_round_asks_the_other_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = memory_world(tmp_path, *[(batch(f"p{number}", priority=5000 + number), 5 * GIB) for number in range(8)])
+    world.memory(100 * GIB, 5 * GIB)
+    world.asked.refuses = "the API server did not answer in time"
+    quick = world.asked.evict
+    monkeypatch.setattr(world.asked, "evict", lambda *arguments: time.sleep(0.1) or quick(*arguments))
+    monkeypatch.setattr(strategy, "MAX_REQUESTS_S", 0.05)
+    for number in range(1, 4):
+        world.loop()
+        assert world.asked.pods == [f"p{number}" for number in range(number)]
+
+
+def test_a_refusal_whose_reason_varies_is_in_the_log_a_bounded_number_of_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB))
+    for number in range(60):
+        world.memory(100 * GIB, (5 + number % 10) * GIB)
+        world.asked.refuses = f"429: retry in {number} s" if number % 2 else f"refused by {chr(97 + number % 26)}"
+        world.loop()
+    lines = [record.levelname for record in caplog.records if "evicts ns/a" in record.getMessage()]
+    assert 1 <= lines.count("WARNING") <= 10
+
+
 def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB), memoryEvictLowerPercent=80)
     world.memory(100 * GIB, 0)
@@ -423,3 +451,15 @@ def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
 
 def claims(milli: str) -> str:
     return json.dumps({"containers": {"c": {"requests": {n.BATCH_CPU: milli}}}})
+
+
+def test_batch_cpu_that_a_sidecar_requests_counts_for_the_satisfaction_of_batch_pods(tmp_path: Path) -> None:
+    one = batch("a", "1000")
+    one["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {n.BATCH_CPU: "9000"}}}
+    ]
+    world = cpu_world(tmp_path, 2000)
+    world.uses[world.pod(one)] = 2000
+    world.source.replace([one])
+    world.loop(100)
+    assert world.asked.pods == ["a"]

@@ -123,3 +123,46 @@ def test_a_page_cache_is_limited_where_the_kernel_can_and_let_go(tmp_path: Path)
     world.slo({})
     world.loop()
     assert read()[0] == 0
+
+
+SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "60Mi"}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "mebibytes"),
+    [
+        ({"initContainers": [SIDECAR]}, 160),
+        ({"initContainers": [{"name": "i", "resources": {"requests": {"memory": "400Mi"}}}]}, 400),
+        ({"overhead": {"memory": "28Mi"}}, 128),
+        ({"resources": {"requests": {"memory": "300Mi"}}}, 300),
+    ],
+)
+def test_what_a_pod_requests_with_sidecars_init_containers_and_overhead_is_protected(
+    tmp_path: Path, more: dict[str, Any], mebibytes: int
+) -> None:
+    world = LoopWorld(tmp_path, slo(minLimitPercent=100))
+    one = ls("a", "100Mi")
+    one["spec"] |= more
+    world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    assert value(world, "kubepods/burstable/poda", "memory.min") == mebibytes * MIB
+    assert value(world, "kubepods/burstable/poda/ac", "memory.min") == 100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("label", "resource", "mebibytes"),
+    [(n.BE, n.BATCH_MEMORY, 160), (n.BE, "memory", 0), (n.LS, n.BATCH_MEMORY, 0), ("", n.BATCH_MEMORY, 0)],
+)
+def test_the_label_alone_decides_which_memory_counts_and_batch_memory_is_summed_over_sidecars(
+    tmp_path: Path, label: str, resource: str, mebibytes: int
+) -> None:
+    classes = {key: {"memoryQOS": {"enable": True, "minLimitPercent": 100}} for key in ("lsClass", "beClass")}
+    world = LoopWorld(tmp_path, {"resourceQOSStrategy": classes})
+    main = {"name": "c", "resources": {"requests": {resource: "100Mi"}}}
+    one = pod("a", label, containers=[main])
+    one["spec"]["initContainers"] = [{**SIDECAR, "resources": {"requests": {resource: "60Mi"}}}]
+    folder = world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    assert value(world, folder, "memory.min") == mebibytes * MIB

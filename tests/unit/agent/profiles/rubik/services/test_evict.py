@@ -126,6 +126,30 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     assert "there is no offline pod whose use is known" in world.loops.health()[1]
 
 
+def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
+    pods = [pod("batch", offline=True), pod("mirror", offline=True)]
+    for one in pods:
+        one["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
+    pods[1]["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    world = RubikWorld(tmp_path, *pods, source="apiserver", **MEMORY)
+    world.memory(100 * GIB, 0, 0)
+    world.loop(10)
+    assert world.asked.pods == ["uid-batch"]
+
+
+@pytest.mark.parametrize("blocks", [CPU, MEMORY], ids=["cpuevict", "memoryevict"])
+def test_an_annotation_that_says_false_spares_a_pod_whose_label_says_true(
+    tmp_path: Path, blocks: dict[str, object]
+) -> None:
+    spared = pod("spared", preemptable="false")
+    spared["metadata"]["labels"] = {PREEMPTIBLE: "true"}
+    world = RubikWorld(tmp_path, spared, **blocks)  # type: ignore[arg-type]
+    world.uses, world.node_milli = {world.folder_of(spared): 5000}, 7900
+    world.memory(100 * GIB, 0, 0)
+    world.loop(5)
+    assert world.asked.pods == []
+
+
 def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

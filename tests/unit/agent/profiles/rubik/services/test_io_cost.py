@@ -50,6 +50,27 @@ def test_disks_have_models_and_pods_weights_and_their_memory_is_bound(tmp_path: 
     assert text(world, f"{web}/memory.wb_blkio_ino", "memory") == str(inode)
 
 
+def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
+    disks = [{"dev": name, "model": "linear", "param": PARAM} for name in ("sda", "sdb")]
+    world = made(tmp_path, {"nodeName": "global", "config": disks})
+    os.mknod(tmp_path / "dev/sdb", 0o060600, os.makedev(8, 16))
+    world.loop()
+    assert world.loops.errors == []
+    explained = world.history.of("node/block-io")
+    assert explained is not None
+    written = {row["field"]: row["value"] for row in explained["values"]}
+    assert written == {"io.cost_model": str({"8:0": WORDS, "8:16": WORDS}), "io.cost_qos": str({"8:0": ON, "8:16": ON})}
+
+
+@pytest.mark.parametrize("name", ["sda", "/dev/sda", "disk/by-id/one"])
+def test_a_disk_is_named_below_dev_as_rubik_names_it_or_by_its_path(tmp_path: Path, name: str) -> None:
+    world = made(tmp_path, config(name))
+    (tmp_path / "dev/disk/by-id").mkdir(parents=True)
+    os.mknod(tmp_path / "dev/disk/by-id/one", 0o060600, os.makedev(8, 0))
+    world.loop()
+    assert text(world, "blkio.cost.model") == f"8:0 {WORDS}"
+
+
 def test_what_was_set_goes_back(tmp_path: Path) -> None:
     world = made(tmp_path)
     world.loop()

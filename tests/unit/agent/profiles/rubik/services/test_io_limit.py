@@ -87,17 +87,21 @@ def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) ->
     world.run(a := asking("a", ("/dev/sda", "1"), ("/dev/null", "2"), ("/dev/gone", "3"), ("sda", "4")))
     world.loop()
     assert world.text(world.app(a), READ) == "8:300 1"
-    assert "ioLimit: shop/a: '/dev/null' is no block device" in world.loops.health()[1]
+    assert (
+        "ioLimit: shop/a: volcano.sh/blkio-limit: device_read_bps: '/dev/null' is not a block device"
+        in world.loops.health()[1]
+    )
     assert len(world.loops.errors) == 3
 
 
 @pytest.mark.parametrize("value", ["-1", "many", "", "9" * 30])
-def test_a_bad_annotation_costs_its_pod_alone_and_keeps_its_last_good_limits(tmp_path: Path, value: str) -> None:
+def test_a_bad_row_costs_no_other_row_and_its_disk_keeps_its_last_good_limit(tmp_path: Path, value: str) -> None:
     world = made(tmp_path, a := asking("a", ("8:0", "5")), b := asking("b", ("8:0", "6")))
-    world.run(asking("a", ("8:0", value)), b)
-    world.loop()
-    assert (world.text(world.app(a), READ), world.text(world.app(b), READ)) == ("8:0 5", "8:0 6")
-    assert "is not a number from 0 on" in world.loops.health()[1]
+    world.run(asking("a", ("8:0", value), ("8:16", "7")), b)
+    for _ in range(2):
+        world.loop()
+        assert (world.text(world.app(a), READ), world.text(world.app(b), READ)) == ("8:16 7", "8:0 6")
+    assert "is not a number of 64 bits" in world.loops.health()[1]
     world.configure()
     world.loop()
     (service,) = world.loops.loops

@@ -26,6 +26,16 @@ def low(world: RubikWorld, path: str) -> int:
     return int(world.text(path, "memory.low")) // MIB
 
 
+def test_memory_that_a_sidecar_asks_for_is_among_what_is_reclaimed_last_of_its_pod(tmp_path: Path) -> None:
+    web = asking("web", 64)
+    web["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "32Mi"}}}
+    ]
+    world = RubikWorld(tmp_path, web, **MEMORY)
+    world.loop()
+    assert [low(world, each) for each in ("kubepods", world.folder_of(web), world.app(web))] == [96, 96, 64]
+
+
 def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_longer_than_that(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +89,15 @@ def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(
     world.loop()
     assert net(world, "disable") == "100"
     assert world.loops.errors == []
+
+
+def test_the_network_of_an_online_pod_whose_level_is_wrong_stays_under_control(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, web := pod("web"), **NET)
+    module(world)
+    world.overwrite(world.folder_of(web), "net_cls.classid", "7")
+    world.loop(3)
+    assert any("cannot be put back" in error for error in world.loops.errors)
+    assert (net(world, "enable"), net(world, "disable")) == ("100", ""), "it is not switched off in the same round"
 
 
 def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has_now(tmp_path: Path) -> None:

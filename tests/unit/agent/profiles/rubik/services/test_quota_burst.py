@@ -111,3 +111,18 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
     assert "'-1' is not a number of microseconds" in told["errors"][0]["reason"]
     assert sum("'-1' is not a number" in each.message for each in caplog.records) == 1
+
+
+def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quota_can_go_back(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_turbo="true")
+    world = RubikWorld(tmp_path, a, quotaBurst=None, quotaTurbo={"syncInterval": 1000})
+    world.throttled = {world.app(a)}
+    world.loop(10)
+    assert world.quota(world.app(a)) > 110_000
+    world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="110000"))
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    assert "its quota 100000 is less than the burst 110000" in world.loops.health()[1]
+    world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="100000"))
+    world.loop()
+    assert bursts(world, a) == ("100000", "100000")

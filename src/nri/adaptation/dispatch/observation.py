@@ -1,0 +1,80 @@
+"""Observed invokers: report to observers and reporters what happens between an event and its plugins.
+
+The dispatcher chooses the invoker of an event when the event starts, so no step on the way looks for observers:
+
+| attached | invoker | reported |
+|---|---|---|
+| nobody | `Invoker` | nothing |
+| an observer (metrics) | `ObservedInvoker` | answers and failures with their durations, merged answers |
+| a reporter (recorder, `nri top`) | `RecordedInvoker` | also begin and end of the event, and each request's bytes |
+
+Reports change nothing: an exception of an observer or reporter ends in `nri.adaptation.audit.reporting`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.dispatch.invoker import Invoker
+
+if TYPE_CHECKING:
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.dispatch.event import Event
+    from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.peers.turns import Place, Sent
+    from nri.errors import NriError
+    from nri.rules import Rules
+
+__all__ = ["ObservedInvoker", "RecordedInvoker", "invokers"]
+
+
+class ObservedInvoker(Invoker):
+    """Reports the answers and failures of plugins."""
+
+    __slots__ = ()
+
+    def plugin_answered(self, peer: Peer, event: Event, reply: bytes) -> None:
+        """Report an answer, and how long it took."""
+        self._reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
+
+    def plugin_failed(self, peer: Peer, event: Event, error: Exception, waited_s: float) -> None:
+        """Report a missing answer or an error, and how long it took."""
+        self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
+
+    def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
+        """Report that an answer is part of the result, or why it is not."""
+        self._reporting.reply_merged(peer.label, event.rpc, event.serial, message, error)
+
+
+class RecordedInvoker(ObservedInvoker):
+    """Reports also when an event begins and ends and what plugins are asked, with the bytes."""
+
+    __slots__ = ()
+
+    def event_starts(self, event: Event) -> None:
+        """Report, once, that the event has begun, before anything else of it."""
+        if not event.reported:
+            event.reported = True
+            self._reporting.event_begins(event.rpc, event.serial, event.request_bytes())
+
+    def event_ends(self, event: Event, began: float, error: NriError | None = None) -> None:
+        """Report that the event is over, with its result or the error."""
+        self.event_starts(event)
+        result = b"" if error is not None else event.result_bytes()
+        self._reporting.event_ends(event.rpc, event.serial, result, error, monotonic() - began)
+
+    def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
+        """Wait as `Invoker.wait_for_turn`; there is time before that to report that the event has begun."""
+        self.event_starts(event)
+        return super().wait_for_turn(place, peer, event, caller_deadline)
+
+    def plugin_asked(self, peer: Peer, event: Event) -> None:
+        """Report that a plugin is asked now; its request is on its way in most cases."""
+        self.event_starts(event)
+        self._reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
+
+
+def invokers(rules: Rules, reporting: Reporting) -> tuple[Invoker, ObservedInvoker, RecordedInvoker]:
+    """The invokers of a runtime: for nobody, for an observer, and for reporters with or without one."""
+    return Invoker(rules, reporting), ObservedInvoker(rules, reporting), RecordedInvoker(rules, reporting)

@@ -1,0 +1,57 @@
+"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to. Pure.
+
+The plugin that asks for too much is the one that fails, by name. `nri.adaptation.merge.limits` counts; how much of an
+answer is recorded is a limit of `nri.adaptation.audit.provenance`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.merge import limits
+from nri.adaptation.peers.synchronize import ENVELOPE
+from nri.errors import PluginError
+from nri.ttrpc.codes import Code
+from nri.ttrpc.frames import MAX_DATA
+
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = [
+    "MAX_REQUEST_BYTES",
+    "REPLY_HEADER_BYTES",
+    "check_next_request",
+    "oversized_reply",
+    "validation_too_long",
+]
+
+#: The most bytes that the request to a plugin may have.
+MAX_REQUEST_BYTES: Final = MAX_DATA - ENVELOPE
+#: The most that headers of fields add to a request for one answer, in bytes.
+REPLY_HEADER_BYTES: Final = 64
+
+
+def oversized_reply(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | None:
+    """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
+    reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
+    return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
+
+
+def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -> None:
+    """Raise PluginError if the next request, with the answer of this plugin in it, is more than a message takes.
+
+    Args:
+        rpc: the event.
+        plugin: ``NN-name``.
+        original: the request as the runtime made it: no plugin is responsible for its length.
+        request: the next request.
+    """
+    if len(request) > MAX_REQUEST_BYTES and len(request) > len(original):
+        reason = f"its reply to {rpc} makes the next request {len(request)} bytes long"
+        raise PluginError(plugin, f"{reason}, at most {MAX_REQUEST_BYTES} are sent", code=Code.RESOURCE_EXHAUSTED)
+
+
+def validation_too_long(rpc: str, plugin: str, size_bytes: int) -> PluginError:
+    """The error if the request to validators is more than a message takes; `plugin` has asked for most."""
+    reason = f"its reply to {rpc} makes the request to validators {size_bytes} bytes long"
+    return PluginError(plugin, f"{reason}, at most {MAX_REQUEST_BYTES} are sent", code=Code.RESOURCE_EXHAUSTED)

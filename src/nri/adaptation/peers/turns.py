@@ -1,0 +1,286 @@
+"""Turns: the order in which events reach plugins, and how they wait for it.
+
+Hand over hand: an event takes its place in the queue of the next plugin before it leaves the present one, also where a
+plugin does not get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a
+slow plugin holds up the events behind it, not those ahead. Nothing is held while an event waits, so there is no
+deadlock. Two exceptions, where the rules have them: an event that has waited too long for a turn
+(`nri.adaptation.time_budget`) continues without that plugin, and may reach later plugins before the events that it
+stood behind; an event that disposes of a pod or container passes waiting events of other pods, never of its own pod.
+
+    place = Place(request, peers, deadline)          # in the queue of the first plugin
+    for peer in peers:
+        sent = place.wait(begin)                     # the event's turn: nothing else is asked of this plugin
+        ...                                          # ask it
+        place.advance()                              # in the queue of the next plugin, then out of this one
+    place.leave()                                    # in a `finally`: gives up whatever is held
+
+Each plugin has one queue, a `FifoLock`. A bare `threading.Lock` starves callers: the thread that has just released it
+takes it again before the others wake. An event that waits also leaves a callback (`Ticket.begin`) that sends its
+request: the thread that releases the lock calls it first and wakes the waiting thread then. So the plugin is asked
+again before any thread has changed places.
+
+Next: `nri.adaptation.dispatch.dispatcher`, whose loop this is.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from nri.adaptation.time_budget import turn_deadline, turn_limit_s
+from nri.errors import DeadlineExceeded
+from nri.signals import check_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from nri.adaptation.peers.event_request import EventRequest
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.api import messages as m
+    from nri.ttrpc.waiters import Sent as Exchange
+
+__all__ = ["FifoLock", "Place", "Sent", "Ticket"]
+
+
+class Ticket:
+    """A place in the queue.
+
+    Attributes:
+        pod: whose event it is; "" for none.
+        urgent: whether it has passed others.
+        begin: called when the turn comes, by the thread that lets go; it must not wait. May be set while it waits.
+        begun: what `begin` returned; None if it was not called.
+    """
+
+    __slots__ = ("begin", "begun", "pod", "turn", "urgent")
+
+    def __init__(self, pod: str = "", urgent: bool = False) -> None:
+        self.pod, self.urgent = pod, urgent
+        self.begin: Callable[[], Any] | None = None
+        self.begun: Any = None
+        self.turn = allocate_lock()
+        self.turn.acquire()
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait for the turn; False if it has not come in so many seconds. Negative: for ever."""
+        check_signals()
+        return self.turn.acquire(timeout=timeout_s)
+
+    def call(self) -> None:
+        """Tell the thread that waits that its turn has come."""
+        try:
+            if self.begin is not None:
+                self.begun = self.begin()
+        finally:
+            self.turn.release()
+
+
+class FifoLock:
+    """A lock: first come, first served. Not reentrant; any thread may release it.
+
+        ticket = lock.place()            # never waits
+        lock.wait(ticket, deadline)      # waits for its turn
+        ...
+        lock.release()
+
+    A thread that has changed its mind gives up its place, or the lock if its turn has come, with `leave`.
+
+    Attributes:
+        queue: the places of those that wait, in the order of their turns.
+    """
+
+    __slots__ = ("_guard", "held", "queue")
+
+    def __init__(self) -> None:
+        self._guard = allocate_lock()
+        self.held = False
+        self.queue: deque[Ticket] = deque()
+
+    def place(self, pod: m.PodSandbox | None = None, urgent: bool = False) -> Ticket | None:
+        """Take a place in the queue; None if it is our turn already.
+
+        `urgent`: before all that wait, but for those of the same pod, and others that are urgent.
+        """
+        with self._guard:
+            if not self.held:
+                self.held = True
+                return None
+            # Read here: a field of a message costs as much as the lock, and most have nothing to wait for.
+            ticket = Ticket("" if pod is None else pod.id, urgent)
+            queue = self.queue
+            at = len(queue)
+            if urgent:
+                while at and not (queue[at - 1].urgent or queue[at - 1].pod == ticket.pod):
+                    at -= 1
+            queue.insert(at, ticket)
+            return ticket
+
+    def wait(self, ticket: Ticket | None, deadline: float | None = None) -> None:
+        """Wait for the turn of a place. DeadlineExceeded: the place is given up, nothing is held."""
+        if ticket is None:
+            return
+        try:
+            if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
+                return
+        except BaseException:  # KeyboardInterrupt: a place that no thread holds would hold up all behind it
+            if not self._give_up(ticket):
+                ticket.wait()
+                self.release()
+            raise
+        if self._give_up(ticket):
+            raise DeadlineExceeded("a plugin that is busy with earlier events")
+        # Our turn came between the end of the wait and now: it is ours, and the caller's deadline shows at the call.
+        ticket.wait()
+
+    def _give_up(self, ticket: Ticket) -> bool:
+        """Leave the queue; False if the turn has come in the meantime."""
+        with self._guard:
+            if ticket not in self.queue:
+                return False
+            self.queue.remove(ticket)
+            return True
+
+    def leave(self, ticket: Ticket | None) -> None:
+        """Give up a place without waiting for its turn, or the lock if the turn has come."""
+        if ticket is None or not self._give_up(ticket):
+            self.release()
+
+    def acquire(self, deadline: float | None = None) -> None:
+        """Take a place and wait for it."""
+        self.wait(self.place(), deadline)
+
+    def release(self) -> None:
+        """Let the next one in."""
+        with self._guard:
+            if not self.queue:
+                self.held = False
+                return
+            ticket = self.queue.popleft()
+        ticket.call()
+
+    @property
+    def waiting(self) -> int:
+        """The number of those that wait for their turn."""
+        return len(self.queue)
+
+
+class Sent:
+    """A request on its way to a plugin.
+
+    Attributes:
+        policy: the plugin's policy when it was sent.
+        began: when, in monotonic seconds.
+        deadline: until when the answer is waited for, in monotonic seconds.
+        exchange: identifies it for the connection.
+    """
+
+    __slots__ = ("began", "deadline", "exchange", "policy")
+
+    def __init__(self, policy: EventPolicy, began: float, deadline: float, exchange: Exchange) -> None:
+        self.policy, self.began, self.deadline, self.exchange = policy, began, deadline, exchange
+
+
+class _Queued(Protocol):
+    """A plugin (`nri.adaptation.peers.peer.Peer`), as far as a place in its queue needs it."""
+
+    lock: FifoLock
+    turn_s: float
+    takes_bytes: bool
+    event_policies: Sequence[EventPolicy | None]
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Drop the reply to a request that was sent."""
+
+
+class Place:
+    """An event's place among the plugins: in the queue of one of them, or at its turn there.
+
+    Args:
+        request: the event's.
+        peers: the plugins, in the order in which the event passes them; at least one.
+        deadline: the caller's, None for none.
+        urgent: it passes waiting events of other pods.
+
+    Attributes:
+        ticket: the place in the queue of the present plugin, for which `wait` waits; None at the event's turn.
+        missed: the turn at the present plugin did not come in time: nothing is held, and the event goes on without it.
+    """
+
+    __slots__ = ("_deadline", "_index", "_lock", "_peers", "_request", "_urgent", "missed", "ticket")
+
+    def __init__(
+        self, request: EventRequest, peers: Sequence[_Queued], deadline: float | None, urgent: bool = False
+    ) -> None:
+        self._request = request
+        self._peers = peers
+        self._deadline = deadline
+        self._index = 0
+        self._urgent = urgent
+        self.missed = False
+        lock = peers[0].lock
+        self._lock: FifoLock | None = lock
+        self.ticket: Ticket | None = lock.place(request.pod, urgent)
+
+    def wait(self, begin: Callable[[Any, EventPolicy], Sent | None]) -> Sent | None:
+        """Wait for the event's turn at the present plugin.
+
+        Returns what the event before this one has sent already on its way out; None if nothing. If the turn has not
+        come in time, it is `missed`. DeadlineExceeded: the caller's deadline has passed; nothing is held.
+
+        Args:
+            begin: sends the request to a plugin that has this policy; called by the thread of the event before this
+                one.
+        """
+        ticket = self.ticket
+        if ticket is None:
+            return None
+        peer = self._peers[self._index]
+        request = self._request
+        policy = peer.event_policies[request.spec.number]
+        if policy is not None and peer.takes_bytes and not (policy.guarded and not policy.admits(request.pod)):
+            request.encoded()  # in this event's own time
+            ticket.begin = partial(begin, peer, policy)
+        lock, self._lock, self.ticket = self._lock, None, None  # a wait that fails has given up its place by itself
+        assert lock is not None
+        deadline = limit = self._deadline
+        if peer.turn_s:
+            limit_s = peer.turn_s if policy is None else turn_limit_s(policy.timeout_s)
+            limit = turn_deadline(monotonic(), limit_s, deadline)
+        try:
+            lock.wait(ticket, limit)
+        except DeadlineExceeded:
+            if limit == deadline:  # the earlier of both was the caller's
+                raise
+            self.missed = True
+            return None
+        except BaseException:
+            if ticket.begun is not None:
+                peer.abandon(ticket.begun.exchange)
+            raise
+        self._lock = lock
+        sent: Sent | None = ticket.begun
+        return sent
+
+    def advance(self, *, keep: bool = False) -> None:
+        """Take a place at the next plugin, then leave this one; `keep` leaves it held, for the caller to release."""
+        here = self._lock
+        self.missed = False
+        self._index += 1
+        if self._index < len(self._peers):
+            following = self._peers[self._index].lock
+            self.ticket = following.place(self._request.pod, self._urgent)
+            self._lock = following
+        else:
+            self._lock = None
+        if here is not None and not keep:
+            here.release()
+
+    def leave(self) -> None:
+        """Give up what is held or waited for; nothing if the event is through."""
+        if self._lock is not None:
+            self._lock.leave(self.ticket)
+            self._lock = None

@@ -1,0 +1,12 @@
+"""The container runtimes whose configuration is read: a row each, in the order in which they are looked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.config.runtimes import containerd, crio, isulad
+
+if TYPE_CHECKING:
+    from nri.config.runtimes.runtime import Runtime
+
+RUNTIMES: tuple[Runtime, ...] = (containerd.RUNTIME, crio.RUNTIME, isulad.RUNTIME)

@@ -1,0 +1,323 @@
+"""CreateContainer: root file system, OCI spec, plugin adjustments, and the process that waits to be started.
+
+Each step has its undo next to it, and a step that fails takes back those before it. Plugins see the whole spec, with
+the final id, before the OCI runtime knows the container; they are notified if it is not created in the end. Names in a
+request are looked up here: paths of images are opened below the image's root, profiles below the operator's folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nri.adaptation import FieldOrder, UpdateResult
+from nri.api import messages as m
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.call import Call
+from nri.engine.calls.pod_creation import PodSteps
+from nri.engine.images import Image
+from nri.engine.images.mapping import Mapping
+from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.lifecycle.places import make_bundle, remove_bundle
+from nri.engine.lifecycle.processes import CLEARED
+from nri.engine.lifecycle.resources import in_force, mark_unsupported, reasons_of, result_of
+from nri.engine.lifecycle.undo import Undo
+from nri.engine.machine import find_devices
+from nri.engine.spec import (
+    Account,
+    Device,
+    ImageConfig,
+    Options,
+    check_path,
+    container_spec,
+    find_account,
+    stop_signal,
+    wanted_user,
+)
+from nri.engine.spec.namespaces import FIELD, id_mappings
+from nri.engine.spec.resources import cgroups_path
+from nri.engine.state import ContainerRecord, ContainerState
+from nri.engine.state.names import container_name, new_id
+from nri.engine.state.tables import next_pod_state
+from nri.errors import RequestError
+from nri.host.root import open_below
+from nri.oci import MountTable
+
+__all__ = ["ContainerCreation", "image_config"]
+
+_log = logging.getLogger(__name__)
+
+
+class ContainerCreation:
+    """Creates containers, and takes away what they consist of."""
+
+    def __init__(self, parts: Parts, pod_steps: PodSteps) -> None:
+        self._inventory, self._machinery, self._processes = parts.inventory, parts.machinery, parts.processes
+        self._domain, self._exit_handler, self._events = parts.domain, parts.exit_handler, parts.events
+        self._pod_steps = pod_steps
+
+    def create_container(self, request: pb.CreateContainerRequest, call: Call) -> pb.CreateContainerResponse:
+        """Create a container in a pod; the answer is its id."""
+        config = request.config
+        for field, text in (("metadata.name", config.metadata.name), ("image.image", config.image.image)):
+            if not text:
+                raise RequestError(f"config.{field}", "", "is required")
+        return pb.CreateContainerResponse(container_id=self.create(request.pod_sandbox_id, config))
+
+    def create(self, pod_id: str, config: pb.ContainerConfig) -> str:
+        """Create a container in a pod that is ready; returns its id. Raises RequestError, NriError."""
+        pod = self._inventory.pod(pod_id)
+        with pod.request_lock:
+            next_pod_state(pod.id, pod.record.state, "create a container")
+            self._machinery.handler(pod.record.runtime_handler)
+            image = self._machinery.images.get(config.image.image)
+            settings = image_config(image)
+            account = find_account(wanted_user(config, settings), *self._machinery.images.accounts(image))
+            container = self._new_entry(pod, config, image, settings)
+            with Undo(f"container {container.id}") as undo:
+                undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
+                bundle = Path(container.record.bundle)
+                dry = self._machinery.dry
+                undo.step("bundle", lambda: make_bundle(bundle, dry=dry), lambda: remove_bundle(bundle))
+                folders = undo.step(
+                    "root", lambda: self.mount_root(pod, container, image), lambda: self.unmount_root(container)
+                )
+                container.spec = self._spec(pod, container, settings, account, folders)
+                with self._domain.block():  # no plugin joins between the plugins' answer and the container's existence
+                    self._create_process(pod, container, undo)
+        self._exit_handler.watch(container)
+        self._events.publish(container, pb.CONTAINER_CREATED_EVENT)
+        return container.id
+
+    def _create_process(self, pod: PodEntry, container: ContainerEntry, undo: Undo) -> None:
+        """Ask plugins, apply their answer to the spec, and have conmon and the OCI runtime create the container."""
+        messages = self._domain.messages(pod, container)
+        reply = undo.step(
+            "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
+        )
+        left_out: list[str] = []
+        if reply is not None:
+            undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))
+            container.spec = self._machinery.generator(container.spec, left_out.append).adjust(reply.adjust)
+        record = container.record
+        record.cgroup_path = container.spec["linux"]["cgroupsPath"]
+        record.resources = in_force(container.spec, record.resources)
+        undo.step("process", lambda: self._processes.create(pod, container), lambda: self._processes.remove(container))
+        self._inventory.move_container(container, "finish creation", sync=True, created_at_ns=time.time_ns())
+        if reply is not None:
+            with container.record_lock:
+                container.order = FieldOrder(reply.adjust.linux.resources, reply.numbers)
+            self._domain.follow(reply, _note_left_out(container, reply.adjust.linux.resources, left_out))
+        self._domain.post_create(container, messages)
+
+    def dismantle(self, container: ContainerEntry) -> None:
+        """Take away all that a container consists of, as far as it exists. Raises EngineError, OSError."""
+        if CLEARED not in container.record.done:
+            self._processes.remove(container)
+        self.unmount_root(container)
+        remove_bundle(self._machinery.places.bundle(container.id))
+
+    # --- the record and the spec ---
+
+    def _new_entry(
+        self, pod: PodEntry, config: pb.ContainerConfig, image: Image, settings: ImageConfig
+    ) -> ContainerEntry:
+        """The entry of a container that does not exist yet. Raises RequestError for an impossible configuration."""
+        if not config.metadata.name:
+            raise RequestError("metadata.name", "", "is required")
+        if config.log_path.startswith("/") or ".." in config.log_path.split("/"):
+            raise RequestError("log_path", config.log_path, "leads out of the pod's log folder")
+        path = log_path(pod, config)
+        check_path("log_path", path)
+        identity = new_id()
+        record = ContainerRecord(
+            id=identity,
+            name=container_name(config.metadata.name, config.metadata.attempt, pod.record.name),
+            attempt=config.metadata.attempt,
+            labels=dict(config.labels),
+            annotations=dict(config.annotations),
+            config=to_json(config),
+            created_at_ns=time.time_ns(),
+            pod_id=pod.id,
+            image=config.image.image,
+            image_id=image.id,
+            image_ref=image.repo_digests[0] if image.repo_digests else image.id,
+            runtime_handler=pod.record.runtime_handler,
+            bundle=str(self._machinery.places.bundle(identity)),
+            cgroup_path=cgroups_path(pod.record.cgroup_parent, identity, systemd=self._machinery.systemd_cgroup),
+            log_path=path,
+            stop_signal=str(stop_signal(config, settings)),
+            resources=to_json(config.linux.resources),
+        )
+        return ContainerEntry(record, {})
+
+    def _spec(
+        self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str]
+    ) -> dict[str, Any]:
+        """The OCI spec before plugins. Raises RequestError, InvalidRequest, SpecError."""
+        record = container.record
+        config, options = self.spec_options(pod, container, account, folders)
+        result = container_spec(self._pod_steps.spec_pod(pod), config, image, options)
+        for note in result.notes:
+            _log.info("container %s: %s", container.id, note)
+        user = result.spec["process"]["user"]
+        record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
+                       "supplemental_groups": [str(group) for group in user["additionalGids"]]}  # fmt: skip
+        return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
+
+    def spec_options(
+        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str]
+    ) -> tuple[pb.ContainerConfig, Options]:
+        """The request with its paths resolved, and what the spec needs besides. Raises RequestError, InvalidRequest."""
+        config, record = copy.deepcopy(container.config), container.record
+        _resolve_mounts(config)
+        settings = self._machinery.config.containers
+        return config, Options(
+            container.id,
+            record.rootfs,
+            account=account,
+            machine=self._machinery.machine_of(record.runtime_handler),
+            devices=_devices(config),
+            image_folders=folders,
+            target_pid_namespace=self._target_pid_namespace(pod, config),
+            localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
+            propagation=_host_propagation(),
+            systemd_cgroup=self._machinery.systemd_cgroup,
+            pids_limit=settings.pids_limit,
+            apparmor_default=settings.apparmor_profile,
+        )
+
+    def _target_pid_namespace(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
+        """The process namespace of the container that the request names; "" unless that one runs in this pod."""
+        security = config.linux.security_context
+        options = security.namespace_options if security.HasField("namespace_options") else None
+        if options is None or options.pid != pb.TARGET or not options.target_id:
+            return ""
+        target = self._inventory.container(options.target_id).record
+        is_running = target.state is ContainerState.RUNNING and target.pod_id == pod.id
+        return f"/proc/{target.pid}/ns/pid" if is_running else ""
+
+    # --- root file systems ---
+
+    def mount_root(self, pod: PodEntry, container: ContainerEntry, image: Image) -> dict[int, str]:
+        """Mount the container's root and the images among its mounts, and put both into its record.
+
+        Returns the folder of each image by the mount's place in the request. Raises NotFound, EngineError,
+        RequestError.
+        """
+        images, mapping = self._machinery.images, _mapping(pod, container.config)
+        container.record.rootfs = str(images.mount(image, container.id, mapping))
+        container.record.mounts = [to_json(mount) for mount in container.config.mounts]
+        folders = {}
+        for index, name, mount in _image_mounts(container.config):
+            mounted = images.get(name)
+            container.record.mounts[index]["image"]["image_ref"] = mounted.id
+            root = images.mount(mounted, _image_mount_name(container.id, index), mapping)
+            folders[index] = _sub_path(root, mount, index)
+        return folders
+
+    def unmount_root(self, container: ContainerEntry) -> None:
+        """Unmount the root and the images; those that are not mounted are no error. Raises OSError, EngineError."""
+        for index, _, _ in _image_mounts(container.config):
+            self._machinery.images.unmount(_image_mount_name(container.id, index))
+        self._machinery.images.unmount(container.id)
+
+
+def image_config(image: Image) -> ImageConfig:
+    """The image's settings as specs take them."""
+    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+
+
+def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
+    """The path of a container's log; "" for none."""
+    folder = pod.config.log_directory
+    return os.path.join(folder, config.log_path) if folder and config.log_path else ""
+
+
+def _note_left_out(container: ContainerEntry, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
+    """Log what of an adjustment this machine cannot do; the result keeps it for `nri why`."""
+    if not left_out:
+        return []
+    for line in left_out:
+        _log.info("container %s: a plugin's adjustment is left out: %s", container.id, line)
+    result = result_of(container.id, wanted)
+    mark_unsupported(result, reasons_of(left_out))
+    return [result]
+
+
+def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
+    """The mapping of a container's ids, if they are mapped: that of its pod. Raises RequestError."""
+    own, pods = config.linux.security_context, pod.config.linux.security_context
+    options = (own if own.HasField("namespace_options") else pods).namespace_options
+    mapped = id_mappings(options)
+    if mapped != id_mappings(pods.namespace_options):
+        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "is not as the pod's")
+    if not mapped:
+        return None
+    (uids,), (gids,) = mapped["uidMappings"], mapped["gidMappings"]
+    namespace = Path(pod.record.namespace_paths["user"])
+    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
+
+
+def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:
+    """The mounts of a request whose source is an image: place, the image's name, the mount."""
+    rows = [(index, mount) for index, mount in enumerate(config.mounts) if mount.HasField("image")]
+    named = [(index, mount.image.image_ref or mount.image.image, mount) for index, mount in rows]
+    return [row for row in named if row[1]]
+
+
+def _image_mount_name(container_id: str, index: int) -> str:
+    return f"{container_id}-image{index}"
+
+
+def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
+    """The folder of a mounted image that the request names; links in the image do not lead out of it."""
+    if not mount.image_sub_path:
+        return str(root)
+    field = f"mounts[{index}].image_sub_path"
+    if mount.image_sub_path.startswith("/") or ".." in mount.image_sub_path.split("/"):
+        raise RequestError(field, mount.image_sub_path, "leads out of the image")
+    try:
+        descriptor = open_below(root, mount.image_sub_path, os.O_PATH)
+    except OSError as error:
+        raise RequestError(field, mount.image_sub_path, f"is not in the image: {error.strerror}") from error
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _resolve_mounts(config: pb.ContainerConfig) -> None:
+    """Follow links in the host's paths, and create missing folders, as every runtime does."""
+    for index, mount in enumerate(config.mounts):
+        if not mount.host_path.startswith("/"):
+            continue  # refused by the spec's own check
+        try:
+            if not os.path.exists(mount.host_path):
+                os.makedirs(mount.host_path, exist_ok=True)
+        except OSError as error:
+            raise RequestError(f"mounts[{index}].host_path", mount.host_path, f"cannot be created: {error}") from error
+        mount.host_path = os.path.realpath(mount.host_path)
+
+
+def _host_propagation() -> Callable[[str], str | None]:
+    """A function that reports how the mount under a host path spreads; its first call reads the mount table.
+
+    The table grows with the pods of the node, and most containers have no mount that depends on it.
+    """
+    table = functools.cache(MountTable.of_host)
+    return lambda path: table().propagation(path)
+
+
+def _devices(config: pb.ContainerConfig) -> dict[str, list[Device]]:
+    paths = {device.host_path for device in config.devices}
+    if config.linux.security_context.privileged:
+        paths.add("/dev")
+    return {path: find_devices(path) for path in paths}

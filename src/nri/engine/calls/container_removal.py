@@ -1,0 +1,73 @@
+"""StopContainer and RemoveContainer.
+
+Neither fails for a container that does not exist. A stop does not wait for other calls on the container.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.call import Call, end_event
+from nri.engine.calls.container_creation import ContainerCreation
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.state import ContainerState
+from nri.engine.support.errors import EngineError, NotFound
+from nri.threads import run_all
+
+__all__ = ["ContainerRemoval"]
+
+
+class ContainerRemoval:
+    """Stops and removes containers."""
+
+    def __init__(self, parts: Parts, creation: ContainerCreation) -> None:
+        self._inventory, self._processes, self._domain = parts.inventory, parts.processes, parts.domain
+        self._events, self._creation = parts.events, creation
+
+    def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
+        """Ask a container to end, and kill it after the timeout, unless the client has gone by then."""
+        self.stop(request.container_id, max(request.timeout, 0), end_event(call))
+        return pb.StopContainerResponse()
+
+    def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:
+        """Remove a container, killed if it still runs."""
+        self.remove(request.container_id)
+        return pb.RemoveContainerResponse()
+
+    def stop(self, prefix: str, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
+        """Send a container its stop signal and, after `timeout_s` seconds, SIGKILL. Calling it again has no effect.
+
+        Raises EngineError if it does not end, or if the caller is `gone` before SIGKILL.
+        """
+        try:
+            container = self._inventory.container(prefix)
+        except NotFound:
+            return
+        self._processes.stop(container, timeout_s, gone)
+
+    def remove(self, prefix: str) -> None:
+        """Remove a container, stopped by force if it runs. Calling it again has no effect. Raises EngineError."""
+        try:
+            container = self._inventory.container(prefix)
+        except NotFound:
+            return
+        with container.request_lock:
+            if container.record.state is not ContainerState.REMOVING:
+                self._processes.stop(container)
+                self._inventory.move_container(container, "remove")
+            with self._domain.block(urgent=True):
+                self._domain.remove(container)
+                try:
+                    self._creation.dismantle(container)
+                except OSError as error:
+                    raise EngineError(f"container {container.id} is not removed: {error}") from error
+                self._inventory.drop(container)
+        self._events.publish(container, pb.CONTAINER_DELETED_EVENT)
+
+    def end_all(self, pod_id: str, *, remove: bool) -> None:
+        """Stop or remove all containers of a pod by force, at the same time. Raises the first error."""
+        work = self.remove if remove else self.stop
+        containers = self._inventory.containers(pod_id)
+        run_all([partial(work, container.id) for container in containers], "nri-engine-end-all")

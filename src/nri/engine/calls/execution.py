@@ -1,0 +1,194 @@
+"""ExecSync, Exec, Attach, PortForward and ReopenContainerLog: calls into what runs.
+
+ExecSync answers by itself; a client that is gone ends its program. Exec, Attach and PortForward answer with an address
+for the streams, and check before what they can, because stream clients see errors badly. A dry engine has nothing to
+stream, and says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.call import Call, end_event
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory
+from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.process import Attachment, ContainerStats, ExecResult, Execution, read_stats
+from nri.engine.process.execution import exec_process
+from nri.engine.state import ContainerState, PodState
+from nri.engine.state.tables import next_container_state
+from nri.engine.support.errors import EngineError, WrongState
+from nri.errors import RequestError
+
+__all__ = ["ExecutionCalls", "RunningContainers", "Streaming", "fitting"]
+
+#: The longest message that clients accept is 16 MiB; this leaves room for the other fields.
+MAX_OUTPUT_BYTES = (16 << 20) - 4096
+#: For a client whose deadline is now; 0 would mean no limit.
+_MIN_TIMEOUT_S = 0.1
+
+
+class Streaming(Protocol):
+    """The streaming server: addresses that can be used once."""
+
+    def exec_url(
+        self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
+    ) -> str:
+        """The address at which a program can be run."""
+
+    def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
+        """The address at which a container can be watched and typed to."""
+
+    def port_forward_url(self, pod_id: str, ports: list[int]) -> str:
+        """The address at which ports of a pod can be reached."""
+
+
+class ExecutionCalls:
+    """The calls themselves. `dry`: nothing runs, so there is nothing to stream."""
+
+    def __init__(
+        self, inventory: Inventory, containers: RunningContainers, streaming: Streaming, *, dry: bool = False
+    ) -> None:
+        self._inventory, self._containers, self._streaming, self._dry = inventory, containers, streaming, dry
+
+    def exec_sync(self, request: pb.ExecSyncRequest, call: Call) -> pb.ExecSyncResponse:
+        """Run a program to its end, or its client's."""
+        _check_argv(request.cmd)
+        if request.timeout < 0:
+            raise RequestError("timeout", request.timeout, "it is negative")
+        left = call.time_left()
+        limits = [float(request.timeout)] if request.timeout else []
+        limits += [] if left is None else [max(left, _MIN_TIMEOUT_S)]
+        limit = min(limits, default=None)
+        result = self._containers.exec_sync(request.container_id, list(request.cmd), limit, end_event(call))
+        stdout, stderr = fitting(result.stdout, result.stderr)
+        return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=result.code)
+
+    def exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
+        """Give out an address at which a program can be run with its streams."""
+        _check_argv(request.cmd)
+        _check_streams(request)
+        streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
+        container_id = self._running(request.container_id, "exec")
+        return pb.ExecResponse(url=self._streaming.exec_url(container_id, list(request.cmd), **streams))
+
+    def attach(self, request: pb.AttachRequest, call: Call) -> pb.AttachResponse:
+        """Give out an address for the streams of a container's own program."""
+        _check_streams(request)
+        streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
+        container_id = self._running(request.container_id, "attach")
+        return pb.AttachResponse(url=self._streaming.attach_url(container_id, **streams))
+
+    def port_forward(self, request: pb.PortForwardRequest, call: Call) -> pb.PortForwardResponse:
+        """The address at which ports of a pod can be reached."""
+        pod = self._inventory.pod(request.pod_sandbox_id).record
+        if pod.state is not PodState.READY:
+            raise WrongState(f"pod {pod.id}", pod.state, "port forward")
+        for port in request.port:
+            if not 0 < port < 1 << 16:
+                raise RequestError("port", port, "it is not a port")
+        self._check_dry("port forward")
+        return pb.PortForwardResponse(url=self._streaming.port_forward_url(pod.id, list(request.port)))
+
+    def reopen_container_log(self, request: pb.ReopenContainerLogRequest, call: Call) -> pb.ReopenContainerLogResponse:
+        """Continue the log in a new file of its name, because the old one was renamed."""
+        self._containers.reopen_log(request.container_id)
+        return pb.ReopenContainerLogResponse()
+
+    def _running(self, prefix: str, step: str) -> str:
+        record = self._inventory.container(prefix).record
+        if record.state is not ContainerState.RUNNING:
+            raise WrongState(f"container {record.id}", record.state, step)
+        self._check_dry(step)
+        return record.id
+
+    def _check_dry(self, step: str) -> None:
+        if self._dry:
+            raise WrongState("this engine", "dry, and nothing runs in its containers", step)
+
+
+class RunningContainers:
+    """The programs and streams of containers that run. All methods raise NotFound, and WrongState unless it runs."""
+
+    def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
+        self._inventory, self._machinery = inventory, machinery
+
+    def exec_sync(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+        gone: threading.Event | None = None,
+    ) -> ExecResult:
+        """Run a program in a container to its end. Raises CommandTimeout, CommandFailed.
+
+        It is killed after `timeout_s` seconds, or when its caller is `gone`.
+        """
+        container = self._running(prefix)
+        process = exec_process(_process(container), argv)
+        runtime = self._machinery.runtime(container.record.runtime_handler)
+        return self._machinery.exec_sync(runtime, container.id, process, timeout_s, gone)
+
+    def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
+        """Run a program in a container with its streams open. Raises as :meth:`exec_sync`."""
+        container = self._running(prefix)
+        process = exec_process(_process(container), argv, tty=tty)
+        runtime = self._machinery.runtime(container.record.runtime_handler)
+        return Execution(runtime, container.id, process, stdin=stdin)
+
+    def attach(self, prefix: str) -> Attachment:
+        """Connect to the streams of a container's own program. Raises EngineError."""
+        return Attachment(Path(self._running(prefix).record.bundle))
+
+    def resize(self, prefix: str, width: int, height: int) -> None:
+        """Set the size of a container's terminal, in characters."""
+        self._machinery.conmon.resize(Path(self._running(prefix).record.bundle), width, height)
+
+    def reopen_log(self, prefix: str) -> None:
+        """Write a new log file, after the present one was renamed. Raises EngineError."""
+        container = self._running(prefix)
+        record = container.record
+        if record.log_path:
+            with container.log_lock:  # two calls at once would each open a file
+                self._machinery.conmon.reopen_log(Path(record.bundle), Path(record.log_path))
+
+    def stats(self, prefix: str) -> ContainerStats:
+        """The resources that a container uses now. Raises EngineError if it ends meanwhile."""
+        container = self._running(prefix)
+        try:
+            return read_stats(container.record.pid, own=container.record.cgroup_path)
+        except FileNotFoundError:
+            raise EngineError(f"container {container.id} ended just now") from None
+
+    def _running(self, prefix: str) -> ContainerEntry:
+        container = self._inventory.container(prefix)
+        next_container_state(container.id, container.record.state, "exec")
+        return container
+
+
+def fitting(stdout: bytes, stderr: bytes, room: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
+    """Both outputs cut so that together they fit into a message; neither takes the other's half. Pure."""
+    out = stdout[: max(room - len(stderr), room // 2)]
+    return out, stderr[: max(room - len(out), room // 2)]
+
+
+def _check_argv(argv: object) -> None:
+    if not argv:
+        raise RequestError("cmd", "", "there is no program")
+
+
+def _check_streams(request: pb.ExecRequest | pb.AttachRequest) -> None:
+    if not (request.stdin or request.stdout or request.stderr):
+        raise RequestError("stdin, stdout, stderr", "", "at least one has to be asked for")
+    if request.tty and request.stderr:
+        raise RequestError("stderr", True, "with a terminal there is no stderr apart from stdout")
+
+
+def _process(container: ContainerEntry) -> Any:
+    """The process of a container's OCI spec. Raises EngineError for a spec that could not be read at the last start."""
+    if "process" not in container.spec:
+        raise EngineError(f"container {container.id}: config.json of its bundle cannot be used: stop and remove it")
+    return container.spec["process"]

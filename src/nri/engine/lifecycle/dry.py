@@ -1,0 +1,119 @@
+"""The parts of an engine that runs nothing: decisions, records, events and specs are the real ones.
+
+For demos and tests without root or an OCI runtime. No process, mount, cgroup, namespace or network is made. An image
+exists as soon as it is named; it has no files, and a placeholder instead of its command. Pods have no network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from nri.engine.config import EngineConfig, OciRuntime
+from nri.engine.images import Credentials, Image, ImageStore
+from nri.engine.images.mapping import Mapping as Ids
+from nri.engine.images.transport import OnProgress
+from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.places import Places
+from nri.engine.lifecycle.pod_namespaces import PodNamespaces
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime
+from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
+from nri.engine.spec import Machine
+from nri.engine.support.errors import NotFound
+from nri.files import private_folder, remove_tree
+
+__all__ = ["DryMachinery"]
+
+
+#: The value of process.args for a container whose manifest names no command: nobody has looked into its image.
+_COMMAND = "(the command of the image)"
+
+
+class DryMachinery(Machinery):
+    """The same parts, none of which does anything to the machine. The machine counts as whole."""
+
+    dry = True
+
+    def __init__(self, config: EngineConfig, places: Places) -> None:
+        super().__init__(config, places)
+        self.machine = Machine(architecture=self.machine.architecture, hostname=self.machine.hostname)
+        self.images = _Images(places.images)
+        # They have the calls of the real ones, and no type of theirs.
+        self.conmon = cast(Conmon, DryConmon())
+        self.namespaces = cast(PodNamespaces, _Namespaces())
+
+    def missing_programs(self) -> list[str]:
+        """None: no program is run."""
+        return []
+
+    def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
+        """The thread that ends a container reports it."""
+        return cast(Exits, DryExits(on_exit))
+
+    def exec_sync(
+        self,
+        runtime: Runtime,
+        container_id: str,
+        process: dict[str, Any],
+        timeout_s: float | None,
+        gone: threading.Event | None = None,
+    ) -> ExecResult:
+        """Run nothing, in a container that counts as running."""
+        return dry_exec_sync(cast(DryRuntime, runtime), container_id, process, timeout_s=timeout_s)
+
+    def _features(self, runtime: Runtime) -> Mapping[str, Any]:
+        return {"mountOptions": ["rro"]}
+
+    def _make_runtime(self, handler: str, found: OciRuntime) -> Runtime:
+        return cast(Runtime, DryRuntime(Path(found.path).name))
+
+
+class _Images(ImageStore):
+    """A store in which every image is, by its name, without files."""
+
+    def get(self, name: str) -> Image:
+        """The image of this name or id."""
+        try:
+            return super().get(name)
+        except NotFound:
+            digest = hashlib.sha256(name.encode()).hexdigest()
+            return Image(f"sha256:{digest}", (name,), config={"Cmd": [_COMMAND]}, pulled_at_ns=time.time_ns())
+
+    def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
+        """The same: nothing is brought here."""
+        return self.get(reference)
+
+    def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
+        """The same: no archive is read."""
+        return self.get(reference)
+
+    def accounts(self, image: Image) -> tuple[str, str]:
+        """None: there are no files."""
+        return "", ""
+
+    def mount(self, image: Image, container_id: str, mapping: Ids | None = None) -> Path:
+        """An empty folder."""
+        return private_folder(self.root / "dry" / container_id)
+
+    def unmount(self, container_id: str) -> None:
+        """Take the folder away."""
+        remove_tree(self.root / "dry" / container_id)
+
+
+class _Namespaces:
+    """The paths of namespaces, and none at them."""
+
+    def make(
+        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: object, id_mappings: object = None
+    ) -> dict[str, str]:
+        return {kind: str(folder / kind) for kind in (*kinds, *(("user",) if id_mappings else ()))}
+
+    def pin(self, folder: Path, kind: str, pid: int) -> str:
+        return str(folder / kind)
+
+    def remove(self, pod_id: str, folder: Path) -> None:
+        """Nothing is there."""

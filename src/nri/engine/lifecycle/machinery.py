@@ -1,0 +1,210 @@
+"""The real parts that pods and containers are made with, built from the engine's configuration.
+
+:class:`Machinery` has the OCI runtimes by handler, conmon, images, networks, generators, and the machine's abilities.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nri.config.syntax import parse_json
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import EngineConfig, OciRuntime
+from nri.engine.images import ImageStore, Transport
+from nri.engine.images import Registry as ImageRegistry
+from nri.engine.images.room import Limits
+from nri.engine.lifecycle.places import Places
+from nri.engine.lifecycle.pod_namespaces import PodNamespaces
+from nri.engine.machine import look, with_features
+from nri.engine.network import Cni, NetworkNamespaces
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
+from nri.engine.spec import Machine, localhost_profile
+from nri.engine.support.command import run
+from nri.engine.support.errors import EngineError, MissingTool
+from nri.errors import RequestError
+from nri.files import open_regular
+from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
+
+__all__ = ["Machinery", "fit"]
+
+_log = logging.getLogger(__name__)
+_PROFILE_BYTES = 4 << 20
+_NO_HUGETLB, _NO_SWAP, _NO_V2 = (
+    "this machine's cgroups cannot limit huge pages",
+    "this machine's cgroups cannot limit swap",
+    "this machine has cgroup v1",
+)
+
+
+class Machinery:
+    """The parts of one engine. Raises EngineError, ConfigError if a part cannot be made.
+
+    Attributes:
+        dry: nothing is done to the machine, see `nri.engine.lifecycle.dry`.
+    """
+
+    dry = False
+
+    def __init__(self, config: EngineConfig, places: Places) -> None:
+        self.config, self.places = config, places
+        self.machine = look()
+        registries = [
+            ImageRegistry(row.host, row.mirrors, row.certificates, row.insecure) for row in config.images.registries
+        ]
+        transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
+        driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
+        self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
+        self.conmon = Conmon(config.conmon)
+        network = config.network
+        self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
+        self.network_namespaces = NetworkNamespaces(places.namespaces)
+        self.namespaces = PodNamespaces(self.network_namespaces)
+        self._runtimes: dict[str, Runtime] = {}
+        self._cdi = CdiDevices(config.containers.cdi_dirs)
+        rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
+        self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
+        self._blockio = BlockIoClasses.read(blockio) if blockio else None
+
+    def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
+        """Make the part that tells ends of containers."""
+        return Exits(on_exit)
+
+    def exec_sync(
+        self,
+        runtime: Runtime,
+        container_id: str,
+        process: dict[str, Any],
+        timeout_s: float | None,
+        gone: threading.Event | None = None,
+    ) -> ExecResult:
+        """Run a program in a container to its end. Raises CommandTimeout, CommandFailed."""
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, gone=gone)
+
+    def handler(self, asked: str) -> str:
+        """The runtime handler of a request; "" is the default. Before anything is made with it.
+
+        Raises RequestError for one that there is not, MissingTool for one whose program is not on this machine.
+        """
+        handler = asked or self.config.default_runtime
+        if handler not in self.config.runtimes:
+            known = ", ".join(self.config.runtimes)
+            raise RequestError("runtime_handler", asked, f"is none of this engine's: {known}")
+        path = self.config.runtimes[handler].path
+        if not self.dry and shutil.which(path) is None:
+            raise MissingTool(path)
+        return handler
+
+    def runtime(self, handler: str) -> Runtime:
+        """The OCI runtime of a handler. Raises EngineError for one that is not configured any more."""
+        if handler not in self._runtimes:
+            found = self.config.runtimes.get(handler)
+            if found is None:
+                raise EngineError(f"the runtime handler {handler!r} is not configured any more")
+            self._runtimes[handler] = self._make_runtime(handler, found)
+        return self._runtimes[handler]
+
+    def _make_runtime(self, handler: str, found: OciRuntime) -> Runtime:
+        binary = shutil.which(found.path) or found.path
+        arguments = [*found.arguments]
+        if self.systemd_cgroup and "--systemd-cgroup" not in arguments:
+            arguments.append("--systemd-cgroup")
+        return Runtime(binary, self.places.runtime(handler), arguments=arguments, timeout_s=found.timeout)
+
+    @functools.cache  # noqa: B019  an engine lasts as long as its process
+    def machine_of(self, handler: str) -> Machine:
+        """The abilities of the machine with the OCI runtime of this handler."""
+        return with_features(self.machine, self._features(self.runtime(handler)))
+
+    def _features(self, runtime: Runtime) -> Mapping[str, Any]:
+        """The abilities that an OCI runtime claims."""
+        try:
+            output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
+            features = parse_json(output.stdout) if output.code == 0 else {}
+        except (EngineError, ValueError):
+            return {}  # it is missing, and said so when it is needed; or it has no such command
+        return features if isinstance(features, dict) else {}
+
+    @property
+    def systemd_cgroup(self) -> bool:
+        """Whether cgroups are systemd's."""
+        return self.config.cgroups.driver == "systemd"
+
+    def missing_programs(self) -> list[str]:
+        """The programs without which no container can be made, as far as they are not there."""
+        default = self.config.runtimes[self.config.default_runtime]
+        return [each for each in (self.config.conmon, default.path) if shutil.which(each) is None]
+
+    def pod_cgroup(self, pod_id: str) -> str:
+        """The cgroup of a pod that names none: its own, or the slice of all, where cgroups are systemd's."""
+        default = self.config.cgroups.parent
+        return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
+
+    def generator(self, spec: Mapping[str, Any], left_out: Callable[[str], object] | None = None) -> Generator:
+        """Make the generator that applies plugins' answers to a spec, with this node's classes and devices.
+
+        `left_out` gets a line for each resource that this machine cannot limit; without it the log does.
+        """
+
+        def check(resources: dict[str, Any]) -> None:
+            for line in fit(resources, self.machine):
+                if left_out is None:
+                    _log.info("a plugin's adjustment is left out: %s", line)
+                else:
+                    left_out(line)
+
+        return Generator(
+            dict(spec),
+            compat=self.config.nri.compat,
+            cdi=self._cdi.inject,
+            rdt=self._rdt.resolve,
+            blockio=None if self._blockio is None else self._blockio.resolve,
+            check_resources=check,
+        )
+
+    def seccomp(
+        self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
+    ) -> dict[str, Any] | None:
+        """The profile of the node that is asked for, read from the operator's folder; None for none of those.
+
+        Raises RequestError.
+        """
+        path = localhost_profile(security)
+        if not path:
+            return None
+        root = os.path.realpath(self.config.containers.seccomp_root)
+        field = "linux.security_context.seccomp.localhost_ref"
+        real = os.path.realpath(path)
+        if os.path.commonpath([root, real]) != root:
+            raise RequestError(field, path, f"is not below {root}")
+        try:
+            with open(real, "rb", opener=open_regular) as file:
+                found = parse_json(file.read(_PROFILE_BYTES))
+        except (OSError, ValueError) as error:
+            raise RequestError(field, path, f"cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise RequestError(field, path, "is no profile")
+        return found
+
+    def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
+        """The spec with CDI devices in it. Raises SpecError for one that there is not."""
+        return self._cdi.inject(spec, names) if names else spec
+
+
+def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
+    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each. Pure."""
+    lines = []
+    if resources.get("unified") and not machine.cgroup_v2:
+        lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")
+    if resources.get("hugepageLimits") and not machine.hugetlb:
+        resources.pop("hugepageLimits")
+        lines.append(f"hugepage_limits: {_NO_HUGETLB}")
+    memory = resources.get("memory") or {}
+    if "swap" in memory and not machine.swap_limit and memory.pop("swap") != memory.get("limit"):
+        lines.append(f"memory.swap: {_NO_SWAP}")
+    return lines

@@ -1,0 +1,97 @@
+"""The folders of an engine, by pod and container, and the bundles of containers. All are private to root.
+
+What a restart of the machine may delete is below `state`, what has to outlive it below `root`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from nri.engine.process import PERSIST
+from nri.engine.support.errors import EngineError
+from nri.engine.support.kernel import mount, unmount
+from nri.files import private_folder, remove_tree
+
+__all__ = ["Places", "lock_folders", "make_bundle", "remove_bundle"]
+
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+#: Enough for the files of conmon: two with the exit code, each under another name first, and a mark of an OOM kill.
+_EXITS_OPTIONS = "mode=700,size=64k,nr_inodes=32"
+_log = logging.getLogger(__name__)
+
+
+def lock_folders(root: Path, state: Path) -> ExitStack:
+    """Take both folders of an engine for this process, until the result is closed, and change nothing else in them.
+
+    The folders themselves are locked, so no file in them can be in the way. Those that are missing are made.
+    Raises EngineError if another engine has one of them, or if one cannot be made.
+    """
+    with ExitStack() as locks:
+        for folder in dict.fromkeys((root, state)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                locks.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise EngineError(
+                    f"another engine has {folder}: stop it, or configure another folder for this one"
+                ) from None
+            except OSError as error:
+                raise EngineError(f"the engine's folder {folder} cannot be made and locked: {error}") from error
+        return locks.pop_all()
+
+
+class Places:
+    """The paths below an engine's two folders, which are made. Raises EngineError if that cannot be."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        try:
+            self.root = private_folder(root)
+            self.state = private_folder(state)
+            self.bundles = private_folder(state / "bundles")
+            self.pods = private_folder(state / "pods")
+            self._runtimes = private_folder(state / "runtimes")
+        except OSError as error:
+            raise EngineError(f"the engine's folders cannot be made: {error}") from error
+        self.records, self.images, self.networks = root / "records", root / "images", root / "networks"
+        self.namespaces = state / "netns"
+
+    def bundle(self, identity: str) -> Path:
+        """The bundle of a container, or of what holds a pod."""
+        return self.bundles / identity
+
+    def pod(self, identity: str) -> Path:
+        """The folder of a pod: its files, its namespaces, its shared memory."""
+        return self.pods / identity
+
+    def runtime(self, handler: str) -> Path:
+        """The folder in which an OCI runtime keeps its own state."""
+        return self._runtimes / handler
+
+
+def make_bundle(bundle: Path, *, dry: bool = False) -> None:
+    """Create the folder of a container, with a small file system in memory for the exit code. Raises OSError.
+
+    conmon writes the exit code when the container ends; on a full disk it could not, and the container would count as
+    killed. A machine that refuses the mount keeps the exit code on the disk.
+    """
+    persist = private_folder(private_folder(bundle) / PERSIST)
+    if dry:
+        return
+    try:
+        mount("exits", persist, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, _EXITS_OPTIONS)
+    except OSError as error:
+        _log.warning("%s stays on the disk, and no exit code can be kept when that is full: %s", persist, error)
+
+
+def remove_bundle(bundle: Path) -> None:
+    """Remove the folder; one that is missing is not an error. Raises OSError."""
+    persist = bundle / PERSIST
+    while os.path.ismount(persist) and unmount(persist, lazily=True):
+        pass
+    remove_tree(bundle)

@@ -1,0 +1,176 @@
+"""The pinned namespaces of pods, and the process that a pod's mapped ids come from.
+
+A process with threads cannot create a user namespace, so a program of util-linux does, and ends as soon as all is
+pinned; the pod's other namespaces belong to that user namespace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nri.engine.network import NetworkNamespaces
+from nri.engine.spec import Sysctl
+from nri.engine.support.errors import EngineError, MissingTool
+from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
+from nri.errors import RequestError
+from nri.files import remove_tree
+from nri.service.systemd import environment_of_child
+from nri.threads import run_on_new_thread
+
+__all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
+
+#: ``uidMappings`` and ``gidMappings`` of a spec.
+IdMappings = Mapping[str, Sequence[Mapping[str, int]]]
+
+_UNSHARE_FLAGS = {"network": "--net", "ipc": "--ipc", "uts": "--uts"}
+_FILES = {"uidMappings": "uid_map", "gidMappings": "gid_map"}
+
+
+@contextmanager
+def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
+    """A process in new namespaces of these kinds and of users, with these ids mapped, for as long as the context.
+
+    Raises EngineError.
+    """
+    program, cat = shutil.which("unshare"), shutil.which("cat")
+    if program is None or cat is None:
+        raise MissingTool("unshare (util-linux), for pods with a user namespace")
+    argv = [program, "--user", *(flag for kind, flag in _UNSHARE_FLAGS.items() if kind in kinds), cat]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=environment_of_child()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            # The answer comes from the program that is started when all namespaces are there.
+            with suppress(BrokenPipeError):  # it has ended already, and says why
+                os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
+            if process.stdout.read(1) != b"\n":
+                raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
+            for key, name in _FILES.items():
+                text = "".join(f"{row['containerID']} {row['hostID']} {row['size']}\n" for row in mappings[key])
+                Path(f"/proc/{process.pid}/{name}").write_text(text)
+            yield process.pid
+        except OSError as error:
+            raise EngineError(f"no user namespace: {error}") from error
+        finally:
+            process.kill()
+
+
+_CLONE_NEWUTS, _CLONE_NEWIPC = 0x04000000, 0x08000000
+_FLAGS = {"ipc": _CLONE_NEWIPC, "uts": _CLONE_NEWUTS}
+_SYSCTLS = Path("/proc/sys")
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class PodNamespaces:
+    """Pinned namespaces: networks by `networks`, the others in a pod's folder. Below `sysctls` is what they can set."""
+
+    def __init__(self, networks: NetworkNamespaces, sysctls: Path = _SYSCTLS) -> None:
+        self._networks, self._sysctls = networks, sysctls
+
+    def make(
+        self,
+        pod_id: str,
+        folder: Path,
+        kinds: set[str],
+        hostname: str,
+        sysctls: Sequence[Sysctl],
+        id_mappings: IdMappings | None = None,
+    ) -> dict[str, str]:
+        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. EngineError, RequestError.
+
+        With `id_mappings`, as a spec has them, there is one of users as well, to which the others belong.
+        """
+        if not id_mappings:
+            return self._make(pod_id, folder, kinds, hostname, sysctls, 0)
+        with mapped_process(kinds, id_mappings) as pid:
+            path = self.pin(folder, "user", pid)
+            return {**self._make(pod_id, folder, kinds, hostname, sysctls, pid), "user": path}
+
+    def _make(
+        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Sequence[Sysctl], of: int
+    ) -> dict[str, str]:
+        """Make new ones, or take those of the process `of`."""
+        paths: dict[str, str] = {}
+        if "network" in kinds:
+            paths["network"] = str(self._networks.create(pod_id, of))
+        own = [kind for kind in _FLAGS if kind in kinds]
+        for kind in own:
+            paths[kind] = str(folder / kind)
+            (folder / kind).touch(0o400)
+
+        def make_others() -> None:
+            if "network" in paths:
+                descriptor = os.open(paths["network"], os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    setns(descriptor, CLONE_NEWNET)
+                finally:
+                    os.close(descriptor)
+            if of:
+                for kind in own:
+                    enter(of, kind, _FLAGS[kind])
+            elif own:
+                unshare(sum(_FLAGS[kind] for kind in own))
+            if "uts" in own and hostname:
+                socket.sethostname(hostname)
+            for sysctl in sysctls:
+                _write_sysctl(self._sysctls, sysctl)
+            for kind in own:
+                mount(f"/proc/thread-self/ns/{kind}", Path(paths[kind]), flags=MS_BIND)
+
+        if own or sysctls:
+            _on_thread(make_others, f"namespaces of pod {pod_id}")
+        return paths
+
+    def pin(self, folder: Path, kind: str, pid: int) -> str:
+        """Pin the namespace of a process; returns the path. Raises OSError."""
+        path = folder / kind
+        path.touch(0o400)
+        mount(f"/proc/{pid}/ns/{kind}", path, flags=MS_BIND)
+        return str(path)
+
+    def remove(self, pod_id: str, folder: Path) -> None:
+        """Let all namespaces of a pod go; those that are not there are no error."""
+        self._networks.remove(pod_id)
+        for kind in (*_FLAGS, "pid", "user"):
+            path = folder / kind
+            while unmount(path, lazily=True):
+                pass
+            remove_tree(path)
+
+
+def _on_thread(work: Callable[[], None], what: str) -> None:
+    """Do something on a new thread, which leaves the host's namespaces for good. Raises EngineError, RequestError."""
+    try:
+        run_on_new_thread(work, "nri-engine-namespaces")
+    except OSError as error:
+        raise EngineError(f"{what}: {error}") from error
+
+
+def _write_sysctl(root: Path, sysctl: Sysctl) -> None:
+    """Set a sysctl of the thread's namespaces. Raises RequestError with what the kernel has against it.
+
+    Each folder is opened below the one before it, so whatever the name, nothing above `root` is come to.
+    """
+    *folders, file = sysctl.path
+    opened = [os.open(root, _FOLDER)]
+    try:
+        for name in folders:
+            opened.append(os.open(name, _FOLDER, dir_fd=opened[-1]))
+        opened.append(os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))
+        os.write(opened[-1], sysctl.value.encode())
+    except OSError as error:
+        reason = "the pod's namespaces have no such setting" if error.errno == errno.ENOENT else error.strerror
+        raise RequestError(sysctl.field, sysctl.value, str(reason)) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

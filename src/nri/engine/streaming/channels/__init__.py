@@ -1,4 +1,0 @@
-"""Kubernetes's protocols over SPDY or a WebSocket: channels of a command, connections to ports. Pure.
-
-Next: :mod:`nri.engine.streaming.channels.command`.
-"""

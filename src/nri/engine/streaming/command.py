@@ -1,0 +1,342 @@
+"""One exec or attach, from its first stream to its outcome: a loop between the client and the program.
+
+One thread; each side is read only as fast as the other takes it; a session without traffic ends. The program is one
+that was started for the client, or the container's own. Its outcome exists when it has ended itself: what it had
+written until then is delivered, what a child of it may write later is not waited for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Protocol
+
+from nri.engine.process.attach import STDERR as ATTACHED_STDERR
+from nri.engine.process.attach import Attachment
+from nri.engine.process.execution import Execution
+from nri.engine.streaming.channels import (
+    STDERR,
+    STDOUT,
+    ClientGone,
+    CommandChannels,
+    Input,
+    InputEnd,
+    Resize,
+    Status,
+)
+from nri.engine.streaming.link import CHUNK, Limits, Link, Poller, read_some
+from nri.engine.support.errors import CommandTimeout, EngineError
+from nri.errors import NriError
+
+#: How often a program that has ended is asked for its outcome again while a terminal may still say something.
+_TICK_S = 0.1
+
+
+class CommandSession:
+    """The state of one command. `start` starts it when the client is ready."""
+
+    def __init__(
+        self, link: Link, poller: Poller, channels: CommandChannels, start: Callable[[], Program], limits: Limits
+    ) -> None:
+        self._link, self._poller, self._channels, self._start, self._limits = link, poller, channels, start, limits
+        self._input: deque[bytes] = deque()
+        self._input_size = 0
+        self._input_ended = self._input_closed = self._gone = False
+        self._size: Resize | None = None
+        self._held: deque[tuple[int, bytes]] = deque()
+
+    def run(self, first: bytes) -> None:
+        """Serve the client; `first` is what has come from it. Raises RemoteProtocolError, Stopped."""
+        self._receive(first)
+        deadline = time.monotonic() + self._limits.creation_s
+        while not self._channels.ready:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._left():
+                return
+            self._listen(self._poller.wait({self._link.fileno(): self._link.mask(read=True)}, left), read=True)
+        try:
+            program = self._start()
+        except (NriError, OSError) as error:
+            outcome: Status | None = Status(error=str(error))
+        else:
+            with closing(program):
+                outcome = self._talk(program)
+        if outcome is not None:
+            self._channels.finish(outcome)
+            self._flush()
+
+    def _talk(self, program: Program) -> Status | None:
+        """Carry bytes until the program's end, which is returned, or the client's."""
+        while True:
+            self._give(program)
+            if not self._held and (outcome := program.outcome()) is not None:
+                return outcome
+            if self._left():
+                return None
+            idle = self._link.heard + self._limits.idle_s - time.monotonic()
+            if idle <= 0:
+                return Status(error=f"no traffic for {self._limits.idle_s:g} s")
+            read = self._input_size < self._limits.input_bytes and self._link.waiting < self._limits.answers_bytes
+            ready = self._poller.wait(self._masks(program, read=read), min(idle, _TICK_S if program.ending else idle))
+            self._held.extend(program.read(ready))
+            self._listen(ready, read=read)
+
+    def _left(self) -> bool:
+        return self._gone or self._link.lost
+
+    def _masks(self, program: Program, *, read: bool) -> dict[int, int]:
+        output = not self._held and self._link.waiting < self._limits.output_bytes
+        masks = program.masks(output=output, input_=bool(self._input) and not self._input_closed)
+        masks[self._link.fileno()] = self._link.mask(read=read)
+        return masks
+
+    def _listen(self, ready: dict[int, int], *, read: bool) -> None:
+        """Take what the client said, and send what it is owed."""
+        self._receive(self._link.hear(ready, read=read))
+        self._flush()
+
+    def _receive(self, data: bytes) -> None:
+        for event in self._channels.receive(data) if data else ():
+            if isinstance(event, Input):
+                self._input.append(event.data)
+                self._input_size += len(event.data)
+            elif isinstance(event, InputEnd):
+                self._input_ended = True
+            elif isinstance(event, Resize):
+                self._size = event
+            elif isinstance(event, ClientGone):
+                self._gone = True
+        self._flush()
+
+    def _give(self, program: Program) -> None:
+        """Give the program its input, and its terminal's size; and the client its output."""
+        if self._size is not None:
+            self._resize(program, self._size)
+            self._size = None
+        try:
+            while self._input and not self._input_closed:
+                taken = program.write(self._input[0][:CHUNK])
+                if not taken:
+                    break
+                self._took(taken)
+        except OSError:
+            self._input_closed = True  # it reads no more; it runs on
+        if self._input_closed:
+            while self._input:
+                self._took(len(self._input[0]))
+        if self._input_ended and not self._input and not self._input_closed:
+            self._input_closed = True
+            program.end_input()
+        while self._held and (room := self._channels.room(self._held[0][0])):
+            stream, data = self._held.popleft()
+            self._channels.write(stream, data[:room])
+            if len(data) > room:
+                self._held.appendleft((stream, data[room:]))
+        self._flush()
+
+    def _took(self, size: int) -> None:
+        data = self._input.popleft()
+        if len(data) > size:
+            self._input.appendleft(data[size:])
+        self._input_size -= size
+        self._channels.consumed(size)
+
+    @staticmethod
+    def _resize(program: Program, size: Resize) -> None:
+        try:
+            program.resize(size.width, size.height)
+        except (NriError, OSError):
+            pass  # it has no terminal, or has ended
+
+    def _flush(self) -> None:
+        self._link.send(self._channels.take())
+
+
+#: How long a terminal may still say something after its program has ended, in seconds; it ends by itself as a rule.
+_TERMINAL_S = 2.0
+_WAIT_S = 10.0
+_PACKETS = 16
+
+
+class Program(Protocol):
+    """Streams and an outcome.
+
+    Attributes:
+        ending: it has ended itself, and its outcome comes soon.
+    """
+
+    ending: bool
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """The events to wait for: output to read, input to be taken, the end."""
+        ...
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Read what it has written, by stream, without waiting."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """Give it input, as much as goes without waiting. Raises OSError if it takes no more."""
+        ...
+
+    def end_input(self) -> None:
+        """No more input comes."""
+        ...
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of its terminal."""
+        ...
+
+    def outcome(self) -> Status | None:
+        """The program's end; None as long as it runs, or has output to read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; one that was started for the client is killed if it still runs."""
+        ...
+
+
+class ExecProgram:
+    """A program that was started for the client."""
+
+    def __init__(self, execution: Execution, *, tty: bool) -> None:
+        self._execution, self._tty = execution, tty
+        pairs = ((execution.stdout, STDOUT), (execution.stderr, STDERR))
+        self._outputs = {descriptor: stream for descriptor, stream in pairs if descriptor is not None}
+        self._left: dict[int, int] = {}
+        self._ended_at = 0.0
+        self.ending = False
+        try:
+            for descriptor in {*self._outputs, execution.stdin} - {None}:
+                assert descriptor is not None
+                os.set_blocking(descriptor, False)
+            self._end = os.pidfd_open(execution.pid)
+        except BaseException:
+            execution.close()
+            raise
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """Outputs, stdin and the runtime's process."""
+        masks = dict.fromkeys(self._outputs, select.POLLIN) if output else {}
+        if input_ and self._execution.stdin is not None:
+            masks[self._execution.stdin] = masks.get(self._execution.stdin, 0) | select.POLLOUT
+        if not self._ended_at:
+            masks[self._end] = select.POLLIN
+        return masks
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Read each output once."""
+        if self._end in ready and not self._ended_at:
+            self._ended()
+        rows = []
+        for descriptor, stream in [*self._outputs.items()]:
+            if ready.get(descriptor, 0) & ~select.POLLOUT:
+                data = read_some(descriptor, min(CHUNK, self._left.get(descriptor, CHUNK)))
+                if data:
+                    rows.append((stream, data))
+                if descriptor in self._left:
+                    self._left[descriptor] -= len(data or b"")
+                if data == b"" or self._left.get(descriptor) == 0:
+                    del self._outputs[descriptor]
+        return rows
+
+    def _ended(self) -> None:
+        """Note what the pipes hold: all that the program itself has written is in them."""
+        self._ended_at, self.ending = time.monotonic(), True
+        for descriptor in [*self._outputs] if not self._tty else []:
+            size = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
+            self._left[descriptor] = size
+            if not size:
+                del self._outputs[descriptor]
+
+    def write(self, data: bytes) -> int:
+        """Write to its stdin."""
+        if self._execution.stdin is None:
+            raise BrokenPipeError
+        try:
+            return os.write(self._execution.stdin, data)
+        except BlockingIOError:
+            return 0
+
+    def end_input(self) -> None:
+        """Close its stdin; a terminal has no end."""
+        if not self._tty:
+            self._execution.close_stdin()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of its terminal."""
+        self._execution.resize(width, height)
+
+    def outcome(self) -> Status | None:
+        """Its exit code, once that is there and all output was read."""
+        if not self._ended_at:
+            return None
+        if self._outputs and not (self._tty and time.monotonic() - self._ended_at > _TERMINAL_S):
+            return None
+        try:
+            return Status(self._execution.wait(_WAIT_S))
+        except CommandTimeout:
+            raise
+        except EngineError as error:
+            return Status(error=str(error))
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        os.close(self._end)
+        self._execution.close()
+
+
+class AttachProgram:
+    """The program that the container itself is; it runs on when the client goes."""
+
+    def __init__(self, attachment: Attachment, resize: Callable[[int, int], None]) -> None:
+        self._attachment, self._resize = attachment, resize
+        self._ended = self.ending = False
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """The one socket of conmon."""
+        mask = (select.POLLIN if output else 0) | (select.POLLOUT if input_ else 0)
+        return {self._attachment.fileno(): mask} if mask else {}
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Read some packets."""
+        rows: list[tuple[int, bytes]] = []
+        if not ready.get(self._attachment.fileno(), 0) & ~select.POLLOUT:
+            return rows
+        while len(rows) < _PACKETS and not self._ended:
+            try:
+                packet = self._attachment.read(0)
+            except TimeoutError:
+                break
+            if packet is None:
+                self._ended = True
+            else:
+                rows.append((STDERR if packet[0] == ATTACHED_STDERR else STDOUT, packet[1]))
+        return rows
+
+    def write(self, data: bytes) -> int:
+        """Write to the container's stdin."""
+        return self._attachment.send(data)
+
+    def end_input(self) -> None:
+        """Say so; the container reads an end if its stdin is open for one client only."""
+        self._attachment.close_stdin()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the container's terminal."""
+        self._resize(width, height)
+
+    def outcome(self) -> Status | None:
+        """All is well once the container has ended; its exit code is in its status."""
+        return Status() if self._ended else None
+
+    def close(self) -> None:
+        """Leave."""
+        self._attachment.close()

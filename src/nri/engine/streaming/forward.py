@@ -1,0 +1,303 @@
+"""One port forwarding: a loop between the client and connections to ports of a pod.
+
+One thread, and one more for each connection while it is being made: it enters the pod's network namespace, and ends
+with that. The pod's own loopback is used, IPv4 before IPv6, as other engines do. Each side is read only as fast as the
+other takes it. A connection that takes nothing holds up the others only when a megabyte waits for it, because the
+client's protocol has no other way to stop it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nri.engine.streaming.channels import (
+    ClientGone,
+    ForwardChannels,
+    PortClosed,
+    PortData,
+    PortHalfClosed,
+    PortOpened,
+)
+from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
+from nri.engine.support.errors import EngineError
+from nri.engine.support.kernel import CLONE_NEWNET, setns
+from nri.errors import describe
+from nri.threads import run_on_new_thread
+
+_TICK_S = 5.0
+
+
+class _Port:
+    """One connection: its socket once it is connected, and the bytes that wait for it."""
+
+    __slots__ = ("inbox", "input_ended", "output_ended", "shut", "socket")
+
+    def __init__(self) -> None:
+        self.socket: socket.socket | None = None
+        self.inbox = bytearray()
+        self.input_ended = self.output_ended = self.shut = False
+
+
+class ForwardSession:
+    """The state of one port forwarding. `connect` connects to a port, or raises NriError or OSError."""
+
+    def __init__(
+        self,
+        link: Link,
+        poller: Poller,
+        channels: ForwardChannels,
+        connect: Callable[[int], socket.socket],
+        limits: Limits,
+    ) -> None:
+        self._link, self._poller, self._channels, self._limits = link, poller, channels, limits
+        self._connect = connect
+        self._ports: dict[str, _Port] = {}
+        self._results: queue.SimpleQueue[tuple[str, _Port, socket.socket | str]] = queue.SimpleQueue()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._over = False
+        self._lock = threading.Lock()
+        self._gone = False
+
+    def run(self, first: bytes) -> None:
+        """Serve the client; `first` is what has come from it. Raises RemoteProtocolError, Stopped."""
+        try:
+            self._receive(first)
+            while not (self._gone or self._link.lost or self._channels.over):
+                idle = self._link.heard + self._limits.idle_s - time.monotonic()
+                if idle <= 0:
+                    break
+                read = self._has_room()
+                self._turn(self._poller.wait(self._masks(read=read), min(idle, _TICK_S)), read=read)
+            self._channels.finish()
+            self._link.send(self._channels.take())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._over = True
+            while not self._results.empty():
+                result = self._results.get()[2]
+                if isinstance(result, socket.socket):
+                    result.close()
+            os.close(self._bell)
+        for key in [*self._ports]:
+            self._close(key)
+
+    def _has_room(self) -> bool:
+        """Whether more can be taken from the client."""
+        waiting, limit = [len(port.inbox) for port in self._ports.values()], self._limits.input_bytes
+        full = max(waiting, default=0) >= limit or sum(waiting) >= 8 * limit
+        return not full and self._link.waiting < self._limits.answers_bytes
+
+    def _masks(self, *, read: bool) -> dict[int, int]:
+        masks = {self._bell: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
+        output = self._link.waiting < self._limits.output_bytes
+        for key, port in self._ports.items():
+            if port.socket is None:
+                continue
+            mask = select.POLLOUT if port.inbox else 0
+            if output and not port.output_ended and self._channels.room(key):
+                mask |= select.POLLIN
+            if mask:
+                masks[port.socket.fileno()] = mask
+        return masks
+
+    def _turn(self, ready: dict[int, int], *, read: bool) -> None:
+        if self._bell in ready:
+            self._take_results()
+        self._receive(self._link.hear(ready, read=read))
+        for key, port in [*self._ports.items()]:
+            if port.socket is not None and (events := ready.get(port.socket.fileno(), 0)):
+                self._carry(key, port, events)
+        self._channels.expire(time.monotonic())
+        self._link.send(self._channels.take())
+
+    def _receive(self, data: bytes) -> None:
+        for event in self._channels.receive(data):
+            if isinstance(event, ClientGone):
+                self._gone = True
+            elif isinstance(event, PortOpened):
+                self._open(event)
+            elif isinstance(event, PortClosed):
+                self._close(event.key)
+            elif port := self._ports.get(event.key):
+                if isinstance(event, PortData):
+                    self._arrived(event, port)
+                elif isinstance(event, PortHalfClosed):
+                    port.input_ended = True
+                    self._settle(event.key, port)
+            elif isinstance(event, PortData):
+                self._channels.consumed(event.key, len(event.data))
+        self._link.send(self._channels.take())
+
+    def _arrived(self, event: PortData, port: _Port) -> None:
+        if port.shut:
+            self._channels.consumed(event.key, len(event.data))
+            return
+        port.inbox += event.data
+        if port.socket is not None:
+            self._write(event.key, port)
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def _open(self, event: PortOpened) -> None:
+        port = self._ports[event.key] = _Port()
+        arguments = (event.key, port, event.port)
+        try:
+            threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()
+        except RuntimeError as error:  # no threads are left for now
+            self._results.put((event.key, port, str(error)))
+            os.eventfd_write(self._bell, 1)
+
+    def _make(self, key: str, port: _Port, number: int) -> None:
+        """Connect; runs in a thread of its own."""
+        result: socket.socket | str
+        try:
+            result = self._connect(number)
+            result.setblocking(False)
+        except Exception as error:  # noqa: BLE001  the client that waits gets it
+            result = describe(error)
+        with self._lock:
+            if not self._over:
+                self._results.put((key, port, result))
+                os.eventfd_write(self._bell, 1)
+            elif isinstance(result, socket.socket):
+                result.close()
+
+    def _take_results(self) -> None:
+        os.eventfd_read(self._bell)
+        while not self._results.empty():
+            key, port, result = self._results.get()
+            if self._ports.get(key) is not port:  # the client has let go of it meanwhile
+                if isinstance(result, socket.socket):
+                    result.close()
+            elif isinstance(result, str):
+                self._close(key, f"error forwarding: {result}")
+            else:
+                port.socket = result
+                self._write(key, port)
+
+    def _carry(self, key: str, port: _Port, events: int) -> None:
+        if events & select.POLLOUT and port.inbox:
+            self._write(key, port)
+        if events & ~select.POLLOUT and self._ports.get(key) is port and not port.output_ended:
+            self._read(key, port)
+
+    def _read(self, key: str, port: _Port) -> None:
+        assert port.socket is not None
+        room = self._channels.room(key)
+        if not room:
+            return
+        try:
+            data = port.socket.recv(min(CHUNK, room))
+        except BlockingIOError:
+            return
+        except OSError:  # no error for the client: Go's would give up all of its connections for it
+            self._close(key)
+            return
+        if data:
+            self._channels.send(key, data)
+            return
+        port.output_ended = True
+        self._channels.end(key)
+        if self._channels.halves:
+            self._settle(key, port)
+        else:
+            self._close(key)
+
+    def _write(self, key: str, port: _Port) -> None:
+        assert port.socket is not None
+        try:
+            while port.inbox:
+                sent = port.socket.send(memoryview(port.inbox)[: 4 * CHUNK])
+                del port.inbox[:sent]
+                self._channels.consumed(key, sent)
+        except BlockingIOError:
+            return
+        except OSError:  # it reads no more; it may still write
+            self._channels.consumed(key, len(port.inbox))
+            port.inbox.clear()
+            port.shut = True
+        self._settle(key, port)
+
+    def _settle(self, key: str, port: _Port) -> None:
+        """Pass the end of a half on; with both the connection is over."""
+        if port.socket is None:
+            return
+        if port.input_ended and not port.inbox and not port.shut:
+            port.shut = True
+            try:
+                port.socket.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # it has gone, which its other half will tell
+        if port.output_ended and (port.shut or not port.inbox) and port.input_ended:
+            self._close(key)
+
+    def _close(self, key: str, error: str = "") -> None:
+        port = self._ports.pop(key, None)
+        if port is not None and port.socket is not None:
+            port.socket.close()
+        self._channels.close(key, error)
+
+
+CONNECT_TIMEOUT_S = 10.0
+_LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+
+def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
+    """Connect to a port on the loopback of a network namespace, or of the host's if there is none.
+
+    Returns a socket that blocks. Raises EngineError.
+    """
+    connections: list[socket.socket] = []
+    errors: list[OSError] = []
+    descriptor = -1
+    try:
+        if namespace is not None:
+            descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        run_on_new_thread(lambda: _connect(descriptor, port, timeout_s, connections, errors), "nri-engine-port")
+    except OSError as error:
+        errors.append(error)
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    if connections:
+        return connections[0]
+    why = ", ".join(dict.fromkeys(error.strerror or str(error) for error in errors))
+    raise EngineError(f"cannot connect to port {port}: {why}")
+
+
+def _connect(
+    namespace: int, port: int, timeout_s: float, connections: list[socket.socket], errors: list[OSError]
+) -> None:
+    """Leave the host's network for good if need be, and connect; runs in a thread of its own."""
+    try:
+        if namespace >= 0:
+            setns(namespace, CLONE_NEWNET)
+    except OSError as error:
+        errors.append(error)
+        return
+    for family, address in _LOOPBACKS:
+        try:
+            connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        except OSError as error:  # a kernel without IPv6
+            errors.append(error)
+            continue
+        try:
+            connection.settimeout(timeout_s)
+            connection.connect((address, port))
+            connection.settimeout(None)
+        except OSError as error:
+            connection.close()
+            errors.append(error)
+        else:
+            connections.append(connection)
+            return

@@ -1,0 +1,161 @@
+"""The one HTTP/1.1 request of a connection, and the switch to SPDY/3.1 or a WebSocket, without a socket.
+
+h11 parses. A head has at most 16 KiB, and a request has no body; the bytes after the request belong to the protocol
+that is switched to. Of Kubernetes's protocols over either, the first one of the client's that is served is used; only
+names from our own lists are in an answer. Sources: RFC 6455 section 4.2; Kubernetes's ``X-Stream-Protocol-Version``.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import NamedTuple
+
+import h11
+from wsproto.utilities import generate_accept_token
+
+from nri.errors import RemoteProtocolError
+
+MAX_HEAD_BYTES = 16384
+
+
+class Request(NamedTuple):
+    """A request without a body; names of headers are in small letters."""
+
+    method: str
+    path: str
+    headers: Sequence[tuple[str, str]]
+
+    def all(self, name: str) -> list[str]:
+        """The values of a header that is a list, over all its lines."""
+        lines = [value for key, value in self.headers if key == name]
+        return [word.strip() for line in lines for word in line.split(",") if word.strip()]
+
+    def first(self, name: str) -> str:
+        """The value of a header, or an empty text."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+class RequestReader:
+    """Reads one request. `rest` is what came behind it."""
+
+    def __init__(self) -> None:
+        self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._request: Request | None = None
+        self._size = 0
+        self.rest = b""
+
+    def receive(self, data: bytes) -> Request | None:
+        """Take bytes; the request once it is whole. Raises RemoteProtocolError, which can be answered with 400."""
+        self._size += len(data)
+        try:
+            self._connection.receive_data(data)
+            while True:
+                event = self._connection.next_event()
+                if event is h11.NEED_DATA:
+                    return None
+                if isinstance(event, h11.Request):
+                    self._request = _read(event)
+                elif isinstance(event, h11.EndOfMessage):
+                    self.rest = self._connection.trailing_data[0]
+                    if self._size - len(self.rest) > MAX_HEAD_BYTES:
+                        raise RemoteProtocolError(f"a request of more than {MAX_HEAD_BYTES} bytes")
+                    return self._request
+                else:
+                    raise RemoteProtocolError("the connection ended" if not data else "a request with a body")
+        except h11.RemoteProtocolError as error:
+            raise RemoteProtocolError(f"no HTTP request: {error}") from None
+
+
+def _read(event: h11.Request) -> Request:
+    headers = [(bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in event.headers]
+    path = bytes(event.target).decode("latin-1").partition("?")[0]
+    return Request(bytes(event.method).decode("latin-1"), path, headers)
+
+
+def switch(headers: Sequence[tuple[str, str]]) -> bytes:
+    """The answer that switches protocols."""
+    return _head(HTTPStatus.SWITCHING_PROTOCOLS, headers) + b"\r\n"
+
+
+def answer(status: HTTPStatus, text: str, headers: Sequence[tuple[str, str]] = ()) -> bytes:
+    """An answer that refuses, after which the connection ends."""
+    body = f"{text}\n".encode()
+    own = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), ("Connection", "close")]
+    return _head(status, [*headers, *own]) + b"\r\n" + body
+
+
+def _head(status: HTTPStatus, headers: Sequence[tuple[str, str]]) -> bytes:
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
+    return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+
+
+_SPDY = "SPDY/3.1"
+_VERSION, _ACCEPTED = "X-Stream-Protocol-Version", "X-Accepted-Stream-Protocol-Versions"
+
+
+class Upgrade(NamedTuple):
+    """The protocol that is spoken from now on, and the answer that says so."""
+
+    websocket: bool
+    protocol: str
+    answer: bytes
+
+
+class Refused(Exception):
+    """The request cannot be switched. `answer` says why, for the client."""
+
+    def __init__(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
+        super().__init__(text)
+        self.answer = answer(status, text, headers)
+
+
+def negotiate(request: Request, spdy: Sequence[str], websocket: Sequence[str]) -> Upgrade:
+    """Choose a protocol. `spdy` and `websocket` are those that are served over either. Raises Refused."""
+    requested = [word.lower() for word in request.all("upgrade")]
+    if "upgrade" not in [word.lower() for word in request.all("connection")] or not requested:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
+    if "websocket" in requested:
+        return _websocket(request, websocket)
+    if _SPDY.lower() in requested:
+        return _spdy(request, spdy)
+    raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
+
+
+def _spdy(request: Request, served: Sequence[str]) -> Upgrade:
+    requested = request.all(_VERSION.lower())
+    if not requested:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: the header {_VERSION} names no protocol")
+    chosen = next((protocol for protocol in requested if protocol in served), None)
+    if chosen is None:
+        text = f"unable to upgrade: none of the client's protocols is served; those are {', '.join(served)}"
+        raise Refused(HTTPStatus.FORBIDDEN, text, *((_ACCEPTED, protocol) for protocol in served))
+    headers = [("Connection", "Upgrade"), ("Upgrade", _SPDY), (_VERSION, chosen)]
+    return Upgrade(websocket=False, protocol=chosen, answer=switch(headers))
+
+
+def _websocket(request: Request, served: Sequence[str]) -> Upgrade:
+    if request.method != "GET":
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket begins with GET", ("Allow", "GET"))
+    if request.first("sec-websocket-version").strip() != "13":
+        raise Refused(HTTPStatus.UPGRADE_REQUIRED, "version 13 is served", ("Sec-WebSocket-Version", "13"))
+    key = request.first("sec-websocket-key").strip()
+    if not _is_key(key):
+        raise Refused(HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key is not 16 bytes in base64")
+    requested = request.all("sec-websocket-protocol") or [""]
+    chosen = next((protocol for protocol in requested if protocol in served), None)
+    if chosen is None:
+        names = ", ".join(filter(None, served))
+        raise Refused(HTTPStatus.FORBIDDEN, f"none of the client's protocols is served; those are {names}")
+    headers = [("Upgrade", "websocket"), ("Connection", "Upgrade")]
+    headers += [("Sec-WebSocket-Accept", generate_accept_token(key.encode()).decode())]
+    headers += [("Sec-WebSocket-Protocol", chosen)] if chosen else []
+    return Upgrade(websocket=True, protocol=chosen, answer=switch(headers))
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(binascii.a2b_base64(key.encode(), strict_mode=True)) == 16
+    except (binascii.Error, UnicodeEncodeError):
+        return False

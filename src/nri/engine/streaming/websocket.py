@@ -1,0 +1,278 @@
+"""WebSockets after the handshake, and Kubernetes's protocols over them, without a socket.
+
+wsproto does the frames. A long message is handed on piece by piece, so its length needs no bound; pings are answered
+here. The first byte of a message is its channel: channels of a command are numbered like descriptors, then come the
+outcome and the terminal's size; v5 adds channel 255, which ends the channel of its second byte. For port forwarding,
+channel 2n has the bytes of port n and channel 2n+1 its error; each begins with the port, two bytes, the lower one
+first; each port has one connection, made at once, and no half of it can be ended. In a base64 protocol messages are
+texts, and the channel is a digit. Sources: RFC 6455; Kubernetes's ``v4.channel.k8s.io``.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+
+from nri.engine.streaming.channels import (
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ClientGone,
+    CommandEvent,
+    ForwardEvent,
+    Input,
+    InputEnd,
+    PortData,
+    PortOpened,
+    SizeReader,
+    Status,
+)
+
+
+class Piece(NamedTuple):
+    """A part of a message. `first` and `last` say where in it."""
+
+    data: bytes
+    first: bool
+    last: bool
+
+
+class MessageSocket:
+    """Messages over the bytes of one connection. `closed` once either side has closed it."""
+
+    def __init__(self) -> None:
+        self._connection = Connection(ConnectionType.SERVER)
+        self._out = bytearray()
+        self._inside = False
+        self.closed = False
+
+    def receive(self, data: bytes) -> Iterator[Piece]:
+        """Take bytes of the client; yields the pieces in them, texts as UTF-8."""
+        if self.closed:
+            return
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            if isinstance(event, Ping):
+                self._out += self._connection.send(event.response())
+            elif isinstance(event, CloseConnection):  # also after a breach of the protocol, with its code
+                self.closed = True
+                if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+                    self._out += self._connection.send(event.response())
+                return
+            elif isinstance(event, BytesMessage | TextMessage):
+                yield self._piece(event)
+
+    def _piece(self, event: BytesMessage | TextMessage) -> Piece:
+        data = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
+        piece = Piece(data, not self._inside, event.message_finished)
+        self._inside = not event.message_finished
+        return piece
+
+    def send(self, data: bytes, *, text: bool = False) -> None:
+        """Send a message; nothing happens once the connection is closed."""
+        if not self.closed:
+            message = TextMessage(data=data.decode("ascii")) if text else BytesMessage(data=data)
+            self._out += self._connection.send(message)
+
+    def close(self) -> None:
+        """Say that all was said."""
+        if not self.closed:
+            self.closed = True
+            self._out += self._connection.send(CloseConnection(code=1000))
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent."""
+        data = bytes(self._out)
+        self._out.clear()
+        return data
+
+
+#: The protocols of remote commands over WebSockets, the best first; the last one is that of no protocol at all.
+COMMAND_PROTOCOLS = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "channel.k8s.io",
+    "base64.channel.k8s.io",
+    "",
+)
+CLOSE = 255
+
+
+class ChannelReader:
+    """Takes the channel off messages, and base64 off what follows it."""
+
+    def __init__(self, *, base64: bool) -> None:
+        self._base64 = base64
+        self._channel = -1
+        self._kept = b""
+
+    def read(self, piece: Piece) -> tuple[int, bytes]:
+        """The channel of a piece and its bytes; -1 as long as nothing of a message has come, or if it has none."""
+        data = self._kept + piece.data
+        self._kept = b""
+        if piece.first:
+            self._channel = -1
+        if self._channel < 0 and data:
+            self._channel = data[0] - (ord("0") if self._base64 else 0)
+            data = data[1:]
+        if self._base64:
+            data = self._decoded(data, last=piece.last)
+        return self._channel, data
+
+    def _decoded(self, data: bytes, *, last: bool) -> bytes:
+        whole = len(data) if last else len(data) // 4 * 4
+        self._kept = data[whole:]
+        try:
+            return binascii.a2b_base64(data[:whole], strict_mode=True)
+        except binascii.Error:
+            return b""  # other servers pass over what they cannot read, too
+
+
+class ChannelSocket:
+    """A WebSocket whose messages have channels."""
+
+    def __init__(self, protocol: str) -> None:
+        self._base64 = "base64" in protocol
+        self._reader = ChannelReader(base64=self._base64)
+        self.socket = MessageSocket()
+
+    def receive(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Take bytes of the client; yields channels with bytes for them."""
+        for piece in self.socket.receive(data):
+            channel, content = self._reader.read(piece)
+            if channel >= 0:
+                yield channel, content
+
+    def send(self, channel: int, data: bytes) -> None:
+        """Send a message on a channel."""
+        if self._base64:
+            self.socket.send(b"%c" % (ord("0") + channel) + b64encode(data), text=True)
+        else:
+            self.socket.send(bytes((channel,)) + data)
+
+
+class WebSocketCommand:
+    """The channels of one command; `wanted` are those that the request asks for."""
+
+    def __init__(self, protocol: str, wanted: AbstractSet[int]) -> None:
+        self._json = protocol.startswith(("v4.", "v5."))
+        self._closes = protocol.startswith("v5.")
+        self._wanted = wanted
+        self._channels = ChannelSocket(protocol)
+        self._sizes = SizeReader()
+        self.ready = True
+        # An empty message says that the connection is made; some clients wait for it.
+        self._channels.send(next((stream for stream in (STDOUT, STDERR) if stream in wanted), ERROR), b"")
+
+    def receive(self, data: bytes) -> Iterator[CommandEvent]:
+        """Take bytes of the client; yields what they mean."""
+        for channel, content in self._channels.receive(data):
+            if self._closes and channel == CLOSE:
+                if content == b"\0":
+                    yield InputEnd()
+            elif channel == STDIN and STDIN in self._wanted:
+                if content:
+                    yield Input(content)
+            elif channel == RESIZE:
+                yield from self._sizes.receive(content)
+        if self._channels.socket.closed:
+            yield ClientGone()
+
+    def consumed(self, size: int) -> None:
+        """Nothing: the socket itself has the only window."""
+
+    def room(self, stream: int) -> int:  # noqa: ARG002 - the interface's
+        """No window, no limit."""
+        return 1 << 30
+
+    def write(self, stream: int, data: bytes) -> None:
+        """Send output."""
+        if stream in self._wanted:
+            self._channels.send(stream, data)
+
+    def finish(self, status: Status) -> None:
+        """Send the outcome, and close."""
+        outcome = status.json() if self._json else status.text()
+        if outcome:
+            self._channels.send(ERROR, outcome)
+        self._channels.socket.close()
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent."""
+        return self._channels.socket.take()
+
+
+#: The protocols of port forwarding, the best first; the last one is that of no protocol at all.
+FORWARD_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io", "")
+#: How many ports one request may name: a channel is one byte, or one character.
+MAX_PORTS = 32
+
+
+class WebSocketForward:
+    """The connections of one port forwarding."""
+
+    halves = False
+
+    def __init__(self, protocol: str, ports: Sequence[int]) -> None:
+        self._channels = ChannelSocket(protocol)
+        self._open = {str(number): 2 * number for number in range(len(ports))}
+        self._wanted = [PortOpened(str(number), port) for number, port in enumerate(ports)]
+        for number, port in enumerate(ports):
+            for channel in (2 * number, 2 * number + 1):
+                self._channels.send(channel, port.to_bytes(2, "little"))
+
+    def receive(self, data: bytes) -> Iterator[ForwardEvent]:
+        """Take bytes of the client; the first time, also none, yields the connections that are wanted."""
+        while self._wanted:
+            yield self._wanted.pop(0)
+        for channel, content in self._channels.receive(data):
+            if content and not channel & 1 and str(channel // 2) in self._open:
+                yield PortData(str(channel // 2), content)
+        if self._channels.socket.closed:
+            yield ClientGone()
+
+    def consumed(self, key: str, size: int) -> None:
+        """Nothing: the socket itself has the only window."""
+
+    def room(self, key: str) -> int:
+        """No window, no limit."""
+        return 1 << 30 if key in self._open else 0
+
+    def send(self, key: str, data: bytes) -> None:
+        """Send what the port said."""
+        if key in self._open:
+            self._channels.send(self._open[key], data)
+
+    def end(self, key: str) -> None:
+        """Nothing: a channel has no end of its own."""
+
+    def close(self, key: str, error: str = "") -> None:
+        """A connection is over."""
+        channel = self._open.pop(key, None)
+        if channel is not None and error:
+            self._channels.send(channel + 1, error.encode(errors="replace"))
+
+    def expire(self, now: float) -> None:
+        """Nothing is ever half begun."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no connection is left."""
+        return not self._open
+
+    def finish(self) -> None:
+        """Close."""
+        self._channels.socket.close()
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent."""
+        return self._channels.socket.take()

@@ -1,0 +1,216 @@
+"""Objects of the API from their JSON, with the fields that are used and no others.
+
+A pod's author can write megabytes into fields that nothing here reads: environment, commands, probes, managed fields.
+msgspec, which comes with the extra `agent`, passes over them without making values of them. What is left has to be in
+proportion to the JSON (`_MAX_FACTORS`), because small texts cost many times their length as values of Python.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Required, TypedDict
+
+from nri.config.syntax import without_half_characters
+from nri.errors import NriError
+
+__all__ = ["INSTALL", "MAX_POD_FACTOR", "Decoded", "Document", "Pod", "TooCostly", "make_decoder", "make_event_decoder"]
+
+#: How to install what is needed. No package index has this project, so its name alone would bring a stranger's.
+INSTALL: Final = "pip install '.[agent]', in a checkout of nri"
+#: Bytes of memory for each byte of the JSON of a pod, which any author can write.
+MAX_POD_FACTOR: Final = 4
+#: Bytes of memory of each object in addition.
+_ALLOWANCE_BYTES: Final = 16 << 10
+
+_Texts = dict[str, str] | None
+_Amounts = dict[str, str | int | float] | None
+
+
+class _Metadata(TypedDict, total=False):
+    name: str
+    namespace: str | None
+    uid: str
+    resourceVersion: str
+    generation: int | None
+    labels: _Texts
+    annotations: _Texts
+
+
+class _Resources(TypedDict, total=False):
+    requests: _Amounts
+    limits: _Amounts
+
+
+class _Container(TypedDict, total=False):
+    name: str
+    restartPolicy: str | None
+    resources: _Resources | None
+
+
+class _Empty(TypedDict):
+    pass
+
+
+class _Claim(TypedDict, total=False):
+    claimName: str
+
+
+class _Volume(TypedDict, total=False):
+    name: str
+    persistentVolumeClaim: _Claim | None
+    ephemeral: _Empty | None
+
+
+class _PodSpec(TypedDict, total=False):
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: _Resources | None
+    overhead: _Amounts
+    volumes: list[_Volume] | None
+    nodeName: str | None
+    hostNetwork: bool | None
+    priority: int | None
+    priorityClassName: str | None
+    runtimeClassName: str | None
+
+
+class _State(TypedDict, total=False):
+    waiting: _Empty | None
+
+
+class _ContainerStatus(TypedDict, total=False):
+    name: str
+    containerID: str | None
+    state: _State | None
+
+
+class _Address(TypedDict, total=False):
+    ip: str
+
+
+class _PodStatus(TypedDict, total=False):
+    phase: str | None
+    qosClass: str | None
+    startTime: str | None
+    podIP: str | None
+    podIPs: list[_Address] | None
+    containerStatuses: list[_ContainerStatus] | None
+    initContainerStatuses: list[_ContainerStatus] | None
+    ephemeralContainerStatuses: list[_ContainerStatus] | None
+
+
+class Pod(TypedDict, total=False):
+    """The fields of a pod that are used."""
+
+    metadata: Required[_Metadata]
+    spec: _PodSpec | None
+    status: _PodStatus | None
+
+
+class _NodeStatus(TypedDict, total=False):
+    allocatable: _Amounts
+    capacity: _Amounts
+
+
+class Document(TypedDict, total=False):
+    """The fields of other objects that are used: those of a node, and all of the spec of what holds rules."""
+
+    apiVersion: str
+    kind: str
+    metadata: Required[_Metadata]
+    spec: Any
+    status: _NodeStatus | None
+
+
+#: Bytes of memory for each byte of JSON, by shape. Objects that are not pods are written by administrators, and a
+#: NodeSLO of short keys and numbers takes seven.
+_MAX_FACTORS: Final = {Pod: MAX_POD_FACTOR, Document: 32}
+
+
+class TooCostly(ValueError):
+    """An object takes more memory than its length allows."""
+
+
+class Decoded(NamedTuple):
+    """An object, and the bytes of memory that it takes."""
+
+    value: dict[str, Any]
+    size: int
+
+
+def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
+    """Return a function that reads an object of the shape `Pod` or `Document`: the API's JSON with these fields alone.
+
+    It raises TooCostly for an object out of proportion, and ValueError for what is not such an object. Raises NriError
+    without the extra `agent`.
+    """
+    decode, factor = _tolerant_decoder(shape), _MAX_FACTORS[shape]
+
+    def read(data: bytes) -> Decoded:
+        value = decode(data)
+        limit = factor * len(data) + _ALLOWANCE_BYTES
+        size = _footprint(value, limit)
+        if size > limit:
+            raise TooCostly(f"{len(data)} bytes of short texts, which take more than {limit} bytes of memory")
+        return Decoded(value, size)
+
+    return read
+
+
+def make_event_decoder() -> Callable[[bytes], tuple[str, bytes]]:
+    """Return a function that reads the type of an event, and the JSON of its object. Raises as `make_decoder` does."""
+    msgspec = _msgspec()
+    decode = _tolerant_decoder(msgspec.defstruct("_Event", [("type", str), ("object", msgspec.Raw)]))
+
+    def read(data: bytes) -> tuple[str, bytes]:
+        event = decode(data)
+        return event.type, bytes(event.object)
+
+    return read
+
+
+def _tolerant_decoder(shape: Any) -> Callable[[bytes], Any]:
+    """Return a decoder that replaces half a character, as Go does, and raises ValueError alone."""
+    msgspec = _msgspec()
+    decode = msgspec.json.Decoder(shape).decode
+
+    def read(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return decode(without_half_characters(data.decode()).encode())
+
+    def bounded(data: bytes) -> Any:
+        try:
+            return read(data)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+
+    return bounded
+
+
+def _msgspec() -> Any:
+    try:
+        return importlib.import_module("msgspec")
+    except ImportError:
+        raise NriError(
+            f"objects of the API need msgspec, which is not installed. Install the extra: {INSTALL}"
+        ) from None
+
+
+def _footprint(tree: Any, limit: int) -> int:
+    """Return the bytes of memory of a tree of plain values; more than `limit` as soon as it is more."""
+    total, waiting = 0, [tree]
+    while waiting and total <= limit:
+        value = waiting.pop()
+        total += sys.getsizeof(value)
+        if isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return total

@@ -1,0 +1,223 @@
+"""The objects of a list of the API, cut out of its bytes as they arrive. Pure.
+
+Only one object is in memory at a time, however long the list is, and the text around the objects. An object that is too
+large is cut off after the first bytes, which have its name. The work is linear in the bytes, and a text in which no
+object ends is passed over by a few functions of `bytes`, a token at a time only where one ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["HEAD_BYTES", "MAX_OBJECT_BYTES", "ListSplitter", "Oversized"]
+
+#: JSON of one object. etcd takes no larger request than 1.5 MiB.
+MAX_OBJECT_BYTES = 2 << 20
+#: Text of a list around its objects: versions, and the token for the next page.
+_MAX_FRAME_BYTES = 64 << 10
+#: Bytes of an object that is too large, in which its name is looked for.
+HEAD_BYTES = 4096
+#: Pairs of brackets are taken out this often; what is nested deeper is looked at a bracket at a time.
+_MAX_ROUNDS = 8
+
+# A quote alone begins a string that goes on in the next bytes. Possessive quantifiers would make it plainer that
+# nothing is read twice, but match wrongly before Python 3.11.5.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+_REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_ITEMS = re.compile(rb'(?<!\\)"items"\s*:\s*\[\Z')
+_NO_OBJECT = "it is not a list of objects: an item is of another kind"
+_SEPARATORS = b" \t\r\n,"
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+_HEAD_KEYS = tuple(
+    re.compile(rb'"%b"\s*:\s*"([^"\\]{1,253})"' % key) for key in (b"namespace", b"name", b"resourceVersion", b"type")
+)
+
+
+class Oversized(NamedTuple):
+    """An object that is larger than what is taken, with what its first bytes have of its metadata.
+
+    Attributes:
+        size: of its JSON in bytes.
+        namespace: "" for none, or if it is not known.
+        name: "" if it is not known.
+        version: "" if it is not known.
+        event_type: of the event that it is in, "" for none.
+    """
+
+    size: int
+    namespace: str = ""
+    name: str = ""
+    version: str = ""
+    event_type: str = ""
+
+    @classmethod
+    def of(cls, head: bytes, size: int) -> Oversized:
+        """Read the first bytes of an object, or of an event with one."""
+        matches = (key.search(head, 0, HEAD_BYTES) for key in _HEAD_KEYS)
+        return cls(size, *(match[1].decode(errors="replace") if match else "" for match in matches))
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name. ValueError if the name is not known."""
+        if not self.name:
+            raise ValueError(f"an object of {self.size} bytes has no name at its beginning")
+        return self.namespace, self.name
+
+    @property
+    def reason(self) -> str:
+        """The reason why it is left out."""
+        return f"its {self.size} bytes are more than {MAX_OBJECT_BYTES}"
+
+
+class ListSplitter:
+    """Cuts a list into its objects.
+
+    Args:
+        max_object_bytes: larger objects are not kept.
+    """
+
+    def __init__(self, max_object_bytes: int = MAX_OBJECT_BYTES) -> None:
+        self._max_object_bytes = max_object_bytes
+        self._frame = bytearray()
+        self._object = bytearray()
+        self._object_bytes = 0
+        self._depth = 0  # of brackets around the next byte
+        self._objects_depth = 0  # the depth between two objects; 0 outside the list of them
+        self._in_object = self._in_string = self._ended = False
+        self._half_escape = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
+        """Yield the objects that end in these bytes. ValueError for what is not a list of objects."""
+        data = self._half_escape + data
+        self._half_escape = b"\\" * ((len(data) - len(data.rstrip(b"\\"))) % 2)
+        data = data[: len(data) - len(self._half_escape)]
+        place = 0
+        while place < len(data):
+            if not self._in_object:
+                place = self._object_start(data, place)
+                continue
+            end = self._object_end(data, place)
+            self._keep(data[place:end])
+            place = len(data) if end is None else end
+            if end is not None:
+                yield self._take_object()
+
+    def end(self) -> bytes:
+        """Return the text around the objects, which is the list without them. ValueError if it is not complete."""
+        if not self._ended or self._half_escape:
+            raise ValueError("it is not JSON: it ends too early")
+        return bytes(self._frame)
+
+    def _object_start(self, data: bytes, place: int) -> int:
+        """Take in the frame up to the next object; return where that starts, or the end of the data."""
+        kept, place = place, self._behind_string(data, place)
+        for token in _TOKEN.finditer(data, place):
+            text = token[0]
+            if self._between_objects and text not in (b"{", b"]"):
+                raise ValueError(_NO_OBJECT)
+            if text == b'"':
+                self._in_string = True
+                break
+            if text in b"{[":
+                if self._between_objects:
+                    self._keep_frame(data[kept : token.start()])
+                    self._in_object = True
+                    return token.start()
+                self._open(data[kept : token.end()], text)
+                kept = token.end()
+            elif text in b"}]":
+                self._keep_frame(data[kept : token.end()])
+                kept = token.end()
+                self._close()
+        self._keep_frame(data[kept:])
+        return len(data)
+
+    def _object_end(self, data: bytes, place: int) -> int | None:
+        """Return where the object ends that began here or before; None if it goes on."""
+        if self._depth > self._objects_depth and not self._ends_in(data):
+            return None
+        for token in _TOKEN.finditer(data, self._behind_string(data, place)):
+            text = token[0]
+            if text == b'"':
+                self._in_string = True
+                break
+            if text in b"{[":
+                self._depth += 1
+            elif text in b"}]":
+                self._depth -= 1
+                if self._depth == self._objects_depth:
+                    self._in_object = False
+                    return token.end()
+        return None
+
+    @property
+    def _between_objects(self) -> bool:
+        return 0 < self._depth == self._objects_depth and not self._in_object
+
+    def _behind_string(self, data: bytes, place: int) -> int:
+        """Return the place behind a string that began in the data before."""
+        if not self._in_string:
+            return place
+        rest = _REST_OF_STRING.match(data, place)
+        self._in_string = rest is None
+        return len(data) if rest is None else rest.end()
+
+    def _open(self, text: bytes, bracket: bytes) -> None:
+        if self._ended:
+            raise ValueError("it is not JSON: there is text behind its end")
+        self._keep_frame(text)
+        self._depth += 1
+        if self._depth == 2 and bracket == b"[" and _ITEMS.search(self._frame):
+            self._objects_depth = 2
+
+    def _close(self) -> None:
+        self._depth -= 1
+        if self._depth < 0:
+            raise ValueError("it is not JSON: a bracket closes nothing")
+        if self._depth < self._objects_depth:
+            self._objects_depth = 0
+        self._ended = not self._depth
+
+    def _ends_in(self, data: bytes) -> bool:
+        """Whether the object ends in these bytes; if it does not they are passed over."""
+        if b"\\" in data:
+            data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = data.split(b'"')
+        brackets = b"".join(parts[self._in_string :: 2]).translate(None, _NO_BRACKETS)
+        for _ in range(_MAX_ROUNDS):
+            brackets, before = brackets.replace(b"{}", b"").replace(b"[]", b""), brackets
+            if len(brackets) == len(before):
+                break
+        depth = self._depth
+        for bracket in brackets:
+            depth += 1 if bracket in b"{[" else -1
+            if depth == self._objects_depth:
+                return True
+        self._depth = depth
+        self._in_string ^= len(parts) % 2 == 0
+        return False
+
+    def _keep_frame(self, text: bytes) -> None:
+        if self._between_objects:
+            if text.strip(_SEPARATORS + b"]"):
+                raise ValueError(_NO_OBJECT)
+            text = text.strip(_SEPARATORS)
+        self._frame += text
+        if len(self._frame) > _MAX_FRAME_BYTES:
+            raise ValueError(f"it is not a list of objects: more than {_MAX_FRAME_BYTES} bytes are around them")
+
+    def _keep(self, text: bytes) -> None:
+        self._object_bytes += len(text)
+        if self._object_bytes <= self._max_object_bytes:
+            self._object += text
+        elif len(self._object) < HEAD_BYTES:
+            self._object += text[:HEAD_BYTES]
+        else:
+            self._object = self._object[:HEAD_BYTES]
+
+    def _take_object(self) -> bytes | Oversized:
+        content, size = bytes(self._object), self._object_bytes
+        self._object, self._object_bytes = bytearray(), 0
+        return content if size <= self._max_object_bytes else Oversized.of(content, size)

@@ -1,0 +1,307 @@
+"""The CPU allocator: so many CPUs of a set, as close together and as fitting as the machine has them.
+
+One job: :meth:`CpuAllocator.allocate`. It takes, as far as they fit and are idle: whole packages, clusters (on
+processors with two kinds of cores), caches, cores, and at last single threads. Idle is what lies in the set whole.
+Rules: pure; what remains is the caller's matter. Next: `zones`, the same for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cmp_to_key, partial
+
+from nri.placement import masks
+from nri.placement.machine import Group, Machine, Priority
+from nri.text import count as count_of
+
+__all__ = ["CpuAllocator"]
+
+
+class _Job:
+    """One allocation on its way: what is left to take from, how much is wanted, what was taken."""
+
+    __slots__ = ("count", "free", "prefer", "taken")
+
+    def __init__(self, free: int, count: int, prefer: Priority) -> None:
+        self.free, self.count, self.prefer = free, count, prefer
+        self.taken = 0
+
+    def take(self, cpus: int) -> None:
+        self.taken |= cpus
+        self.free &= ~cpus
+        self.count -= cpus.bit_count()
+
+    def take_whole(self, sets: Iterable[int]) -> None:
+        """Take each set that fits in what is still wanted, in their order."""
+        for cpus in sets:
+            if self.count >= cpus.bit_count():
+                self.take(cpus)
+                if self.count == 0:
+                    return
+
+
+class CpuAllocator:
+    """Picks CPUs of one machine.
+
+    Attributes:
+        near_idle: whether of two partly used caches the one beside the idle one is taken first; the original compares
+            a number of a package with a number of CPUs there, which hits by chance.
+    """
+
+    def __init__(self, machine: Machine, near_idle: bool = True) -> None:
+        self._machine = machine
+        self.near_idle = near_idle
+
+    def allocate(self, free: int, count: int, prefer: Priority) -> int:
+        """`count` CPUs of the set `free`. Raises ValueError if it has not so many."""
+        if free.bit_count() < count:
+            wanted = count_of(count, "CPU")
+            raise ValueError(f"{masks.text(free)} has fewer than {wanted}" if free else f"{wanted}, for none is free")
+        if free.bit_count() == count:
+            return free
+        job = _Job(free, count, prefer)
+        self._take_packages(job)
+        if job.count and self._machine.hybrid:
+            self._take_clusters(job)
+        if job.count > 1:
+            self._take_caches(job)
+        self._take_cores_and_threads(job)
+        return job.taken
+
+    # -- how well CPUs fit a preference ---------------------------------------------------------------------------
+
+    def _counts(self, cpus: int, prefer: Priority) -> tuple[int, ...]:
+        """A key by which sets that fit better come first: many CPUs of the preference or less, few of more."""
+        if prefer is Priority.NONE:
+            return ()
+        counts = [(cpus & each).bit_count() for each in self._machine.priorities]
+        return (*(-count for count in counts[prefer:]), *counts[:prefer])
+
+    def _closer(self, one: int, other: int, prefer: Priority, count: int) -> int:
+        """Below 0 if the set `one` is the better for `count` CPUs, above 0 if `other` is: enough, but not too many."""
+        if prefer is Priority.NONE:
+            return 0
+        wanted = self._machine.priorities[prefer]
+        here, there = (one & wanted).bit_count(), (other & wanted).bit_count()
+        if prefer is Priority.HIGH and here == there == 0:
+            wanted = self._machine.priorities[Priority.NORMAL]
+            here, there = (one & wanted).bit_count(), (other & wanted).bit_count()
+        if here >= count and there >= count:
+            return here - there
+        if prefer is not Priority.NORMAL and (here >= count or there >= count):
+            return there - here
+        mine, others = self._counts(one, prefer), self._counts(other, prefer)
+        return (mine > others) - (mine < others)
+
+    # -- the stages -----------------------------------------------------------------------------------------------
+
+    def _take_packages(self, job: _Job) -> None:
+        preferred = self._machine.online if job.prefer is Priority.NONE else self._machine.priorities[job.prefer]
+        idle = [
+            (self._counts(cpus, job.prefer), package, cpus & preferred)
+            for package, cpus in self._machine.packages.items()
+            if cpus & preferred & job.free == cpus & preferred
+        ]
+        job.take_whole(cpus for _, _, cpus in sorted(idle) if cpus)
+
+    def _take_clusters(self, job: _Job) -> None:
+        idle = [
+            group
+            for group in self._machine.clusters
+            if self._of_kind(group, job.prefer) and group.cpus & job.free == group.cpus
+        ]
+        if len(self._machine.clusters) < 2 or not idle:
+            return
+        by_die = _sums(idle, lambda group: (group.package, group.die), job.free)
+        by_package = _sums(idle, lambda group: group.package, job.free)
+
+        def key(group: Group) -> tuple[int, ...]:
+            sizes = (group.cpus.bit_count(), by_die[group.package, group.die], by_package[group.package])
+            for rank, size in enumerate(sizes):
+                if size >= job.count:  # enough alone: the tightest first
+                    return rank, size, group.package, group.die, group.number
+            return (len(sizes),)
+
+        idle.sort(key=key)
+        if idle[0].cpus.bit_count() > job.count:
+            return
+        for group in idle:
+            if job.count == 0 or job.count < group.cpus.bit_count():
+                return
+            job.take(group.cpus)
+
+    def _of_kind(self, group: Group, prefer: Priority) -> bool:
+        """Whether a group's cores are of the kind for a preference: efficient ones are for low priority alone."""
+        return not self._machine.hybrid or group.efficient == (prefer is Priority.LOW)
+
+    def _take_caches(self, job: _Job) -> None:
+        groups = [group for group in self._machine.cache_groups if self._of_kind(group, job.prefer)]
+        if len(self._machine.cache_groups) < 2:
+            return
+        part = job.count % self._machine.cache_groups[0].cpus.bit_count()
+        full = job.count - part
+        idle = [group for group in groups if group.cpus & job.free == group.cpus]
+        used = [group for group in groups if group not in idle and group.cpus & job.free]
+        idle_sums, used_sums = _Sums(idle, job.free), _Sums(used, job.free)
+        idle.sort(key=cmp_to_key(partial(_idle_order, idle_sums, used_sums, full, part)))
+        order = self._used_order(job.free, idle, idle_sums, used_sums, full, full + part)
+        used.sort(key=cmp_to_key(order))
+        if not idle and not used:
+            return
+        package = (idle or used)[0].package
+        if idle_sums.package(package) + used_sums.package(package) < job.count:
+            return
+        trial = _Job(job.free, job.count, job.prefer)
+        for group in idle:
+            if trial.count <= 0:
+                break
+            if trial.count >= group.cpus.bit_count():
+                trial.take(group.cpus)
+            else:
+                trial.take(self._within(group.cpus, trial.count, job.prefer))
+        if trial.count > 0 and not self._take_used(trial, used, package):
+            return
+        job.take(trial.taken)
+
+    def _take_used(self, trial: _Job, used: list[Group], package: int) -> bool:
+        """Take the rest from caches that are in use: one that has just as much, else as few as possible."""
+        left = trial.free
+        here: list[int] = []
+        for group in used:
+            if group.package != package:
+                break
+            here.append(group.cpus & left)
+        exact = next((cpus for cpus in here if cpus.bit_count() == trial.count), 0)
+        if exact:
+            trial.take(exact)
+            return True
+        needed, total = 0, 0
+        while needed < len(here) and total < trial.count:
+            total += here[needed].bit_count()
+            needed += 1
+        if total < trial.count:
+            return False
+        for cpus in here[:needed]:
+            if trial.count < cpus.bit_count():
+                break
+            trial.take(cpus)
+        if trial.count > 0:
+            trial.take(self._within(here[needed - 1], trial.count, trial.prefer))
+        return trial.count == 0
+
+    def _used_order(
+        self, free: int, idle: Sequence[Group], idle_sums: _Sums, used_sums: _Sums, full: int, total: int
+    ) -> Callable[[Group, Group], int]:
+        beside: tuple[int, int] | None = None
+        if full > 0 and idle:
+            beside = (idle[0].package, idle[0].die)
+            if not self.near_idle:
+                beside = (idle_sums.package(idle[0].package), idle_sums.die(idle[0].package, idle[0].die))
+
+        def order(one: Group, other: Group) -> int:
+            larger = (other.cpus & free).bit_count() - (one.cpus & free).bit_count()
+            if beside is not None:
+                for mine, others in (
+                    (one.package == beside[0], other.package == beside[0]),
+                    (one[:2] == beside, other[:2] == beside),
+                ):
+                    if mine != others:
+                        return -1 if mine else 1
+                return larger or one.number - other.number if one[:2] == beside else 0
+            here, there = used_sums.die(one.package, one.die), used_sums.die(other.package, other.die)
+            if (here >= total) != (there >= total):
+                return -1 if here >= total else 1
+            if here >= total:
+                return here - there or larger or (1 if one[:3] > other[:3] else -1)
+            return 0
+
+        return order
+
+    def _within(self, cpus: int, count: int, prefer: Priority) -> int:
+        """So many CPUs of one cache."""
+        job = _Job(cpus, count, prefer)
+        self._take_cores_and_threads(job)
+        return job.taken
+
+    def _take_cores_and_threads(self, job: _Job) -> None:
+        if job.count:
+            cores = []
+            left = job.free
+            while left:
+                number = masks.first(left)
+                core = self._machine.cores.get(number, 1 << number)
+                if core & job.free == core:
+                    cores.append((self._counts(core, job.prefer), number, core))
+                left &= ~(core | 1 << number)
+            job.take_whole(core for _, _, core in sorted(cores))
+        if job.count:
+            self._take_threads(job)
+
+    def _take_threads(self, job: _Job) -> None:
+        machine, free = self._machine, job.free
+        packages = [(package, cpus) for package, cpus in machine.packages.items() if cpus & free]
+
+        def order(one: tuple[int, int], other: tuple[int, int]) -> int:
+            together = (other[1] & job.taken).bit_count() - (one[1] & job.taken).bit_count()
+            return together or self._closer(one[1] & free, other[1] & free, job.prefer, job.count) or one[0] - other[0]
+
+        packages.sort(key=cmp_to_key(order))
+        for _, cpus in packages:
+            threads = sorted(
+                (self._counts(1 << number, job.prefer), (machine.cores[number] & free).bit_count(), number)
+                for number in masks.members(cpus & free)
+            )
+            for _, _, number in threads[: job.count]:
+                job.take(1 << number)
+            if job.count == 0:
+                return
+
+
+class _Sums:
+    """The free CPUs of groups, summed by package and by die."""
+
+    def __init__(self, groups: Iterable[Group], free: int) -> None:
+        groups = list(groups)
+        self._packages = _sums(groups, lambda group: group.package, free)
+        self._dies = _sums(groups, lambda group: (group.package, group.die), free)
+
+    def package(self, package: int) -> int:
+        return self._packages.get(package, 0)
+
+    def die(self, package: int, die: int) -> int:
+        return self._dies.get((package, die), 0)
+
+
+def _sums(groups: Iterable[Group], key: Callable[[Group], object], free: int) -> dict[object, int]:
+    found: dict[object, int] = {}
+    for group in groups:
+        found[key(group)] = found.get(key(group), 0) + (group.cpus & free).bit_count()
+    return found
+
+
+def _idle_order(idle: _Sums, used: _Sums, full: int, part: int, one: Group, other: Group) -> int:
+    """The order of idle caches: those whose die, then whose package, has enough whole ones and enough beside."""
+    for here_full, there_full, here_part, there_part in (
+        (
+            idle.die(one.package, one.die),
+            idle.die(other.package, other.die),
+            used.die(one.package, one.die),
+            used.die(other.package, other.die),
+        ),
+        (
+            idle.package(one.package),
+            idle.package(other.package),
+            used.package(one.package),
+            used.package(other.package),
+        ),
+    ):
+        if here_full >= full > there_full and here_part >= part:
+            return -1
+        if there_full >= full > here_full and there_part >= part:
+            return 1
+        if here_full >= full and there_full >= full:
+            if (here_part >= part) != (there_part >= part):
+                return -1 if here_part >= part else 1
+            if here_part >= part:
+                return here_full - there_full or here_part - there_part or (1 if one[:3] > other[:3] else -1)
+    return one.number - other.number

@@ -1,0 +1,329 @@
+"""The decisions of balloons: a balloon for each container, CPUs for each balloon, and the pins of its containers. Pure.
+
+A balloon's size follows what its containers request. A container goes to a balloon that fits, to one that can grow, or
+to a new one, in the order that its type prefers. A refused container is
+:class:`~nri.placement.containers.NoPlace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from nri.kube.requests import Requests
+from nri.placement.balloons import restart, view
+from nri.placement.balloons.balloon import Balloon
+from nri.placement.balloons.balloon_set import BalloonSet
+from nri.placement.balloons.options import ANNOTATIONS, UNREAD_ANNOTATIONS, BalloonType, Options, PluginOptions
+from nri.placement.balloons.pins import BalloonPins
+from nri.placement.balloons.types import BalloonTypes, group_of
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, NoPlace, Pins, always
+from nri.placement.machine import Machine
+from nri.placement.policy import MOST_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
+from nri.placement.scheduling import SchedulingClass, named
+from nri.placement.state import Entries, Kept, PlacementState
+from nri.placement.tuning import Tuning
+from nri.text import count
+
+_NO_CONTAINERS: Mapping[str, Container] = MappingProxyType({})
+
+
+class Balloons(Kept):
+    """The policy. Raises ValueError for options that do not go with the machine.
+
+    Args:
+        state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
+
+    Attributes:
+        in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+    """
+
+    name = "balloons"
+    options_type = Options
+    plugin_options_type = PluginOptions
+    annotations = ANNOTATIONS
+    unread_annotations = UNREAD_ANNOTATIONS
+
+    def __init__(
+        self,
+        machine: Machine,
+        options: Options,
+        choices: Choices = Choices.DEFAULT,
+        state: PlacementState | None = None,
+        containers: Mapping[str, Container] = _NO_CONTAINERS,
+        devices: Devices = NO_DEVICES,
+    ) -> None:
+        self.machine, self.options, self.choices = machine, options, choices
+        self._devices = devices
+        self.types = BalloonTypes(machine, options, choices, devices)
+        self._pins = BalloonPins(machine, options, choices)
+        self._set = BalloonSet(machine, options, choices, self.types, self._pins)
+        self.zones, self.containers, self._changes = self._pins.zones, self._pins.containers, self._pins.changes
+        self.unmet = self.types.unmet
+        self.in_time: Callable[[], None] = always
+        self._decisions: dict[str, view.Decision] = {}
+        # The state before a decision that may be refused yet, once it has changed anything.
+        self._before: tuple[Any, ...] | None = None
+        self._deciding = False
+        self._free_at_start = restart.start(self._set, state or PlacementState(self.name), containers)
+        self._starts_empty = state is None or not state.balloons
+        self._changes.take()  # they are among the pins
+
+    @property
+    def balloons(self) -> list[Balloon]:
+        """All balloons, the oldest first."""
+        return self._set.balloons
+
+    @property
+    def free(self) -> int:
+        """The mask of CPUs that are in no balloon."""
+        return self._set.free
+
+    def _entries(self, names: Iterable[str]) -> Entries:
+        return restart.entries(self._set, names)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def create(self, container: Container) -> dict[str, Pins]:
+        """Place a container; the pins of all that change. Raises NoPlace."""
+        if not self.choices.pod_class_is_known:
+            container.hide_class()
+        self._changes.touched[container.id] = None
+        with self._undone_if_refused():
+            is_left_alone = self.types.is_left_alone(container)
+            if is_left_alone or not self.choices.failure_changes_nothing:
+                self.containers[container.id] = container
+            if not is_left_alone:
+                self._place(container)
+        return self._changes.take()
+
+    def release(self, container_id: str) -> dict[str, Pins]:
+        """Take back what a container has, if anything."""
+        container = self.containers.pop(container_id, None)
+        balloon = None if container is None else self._set.of_container(container)
+        if container is not None and balloon is not None:
+            self._set.dismiss(container, balloon)
+        self._changes.forget(container_id)
+        self._pins.resized.pop(container_id, None)
+        self.unmet.pop(container_id, None)
+        self._decisions.pop(container_id, None)
+        return self._changes.take()
+
+    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
+        """Let a container's balloon follow its new requests, or move it. Raises NoPlace."""
+        container = self.containers.get(container_id)
+        if container is None:
+            return self._changes.take()
+        self._changes.touched[container_id] = None
+        before = self._pins.resized.get(container_id, container.requests)
+        self._pins.resized[container_id] = requests
+        balloon = self._set.of_container(container)
+        if not self.choices.balloons_follow_resizes:
+            if not container.resizes(before, requests, self.choices):
+                self._changes.again(container_id, container.shares)
+        elif balloon is None:  # it is left alone until the configuration says something else
+            container.requests = requests
+        elif before == requests:
+            self._changes.again(container_id)
+        else:
+            try:
+                self._follow(container, balloon, requests)
+                self._changes.again(container_id)
+            except NoPlace:
+                container.requests = self._pins.resized[container_id] = before
+                raise
+        return self._changes.take()
+
+    def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
+        wanted_m = balloon.requested_m + requests.cpu_m - container.requests.cpu_m
+        with self._undone_if_refused():
+            if self._set.max_m(balloon) >= wanted_m:
+                container.requests, balloon.requested_m = requests, wanted_m
+                self._set.resize(balloon, max(1, wanted_m))
+                self._changes.leave_shares(container.id)
+                self.zones.release(container.id)
+                self._pins.repin_for(container, balloon)
+                return
+            self._keep()
+            self._changes.leave_shares(container.id)
+            self._set.dismiss(container, balloon, requests)
+            self._place(container)
+
+    @contextmanager
+    def _undone_if_refused(self) -> Iterator[None]:
+        """Return to the state before if a decision is refused."""
+        self._before, self._deciding = None, True
+        try:
+            yield
+        except NoPlace:
+            if self._before is not None and self.choices.failure_changes_nothing:
+                self._set.restore(self._before)
+            raise
+        finally:
+            self._before, self._deciding = None, False
+
+    def _keep(self) -> None:
+        """Save the state before the first change of a decision that may be refused yet."""
+        if self._deciding and self._before is None:
+            self._before = self._set.saved()
+
+    def scheduling(self, container: Container) -> SchedulingClass | None:
+        """How a container's processes are scheduled: by its annotation, else by its type; not if it is left alone."""
+        balloon = self._set.of_container(container)
+        if balloon is None:
+            return None
+        return named(container, self.options.schedulingClasses, balloon.type.schedulingClass)
+
+    # -- placing ------------------------------------------------------------------------------------------------------
+
+    def _place(self, container: Container) -> None:
+        kind, because = self.types.type_of(container)
+        balloon, decision = self._choose(kind, container, because)
+        if balloon is None or decision is None:
+            raise NoPlace(str(container), self._why_none(kind, container))
+        wanted_m = max(1, container.requests.cpu_m + balloon.requested_m)
+        if balloon.size_m < wanted_m or (balloon.components and self.choices.composites_keep_their_least):
+            self._keep()
+            try:
+                self._set.resize(balloon, wanted_m)
+            except ValueError as error:
+                raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted_m}m: {error}") from None
+        self._set.join(container, balloon)
+        self._pins.repin_for(container, balloon)
+        self._decisions[container.id] = decision
+
+    def _choose(
+        self, kind: BalloonType, container: Container, because: str
+    ) -> tuple[Balloon | None, view.Decision | None]:
+        """The balloon that the first successful method of a type finds, and the comparison for `explain`."""
+        wanted_m = container.requests.cpu_m
+        methods = self._methods(kind, container)
+        for method, find in methods:
+            self.in_time()
+            balloons = find()
+            if balloons:
+                room_m = self._set.max_free_m if method == "grow" else self._set.free_m
+                best = max(balloons, key=lambda balloon: (room_m(balloon), -balloon.count))
+                names = tuple(name for name, _ in methods)
+                looked = self._snapshots([best, *(balloon for balloon in balloons if balloon is not best)])
+                others = self._snapshots(b for b in self._set.of_type(kind) if b not in balloons)
+                return best, view.Decision(because, wanted_m, names, method, looked, others)
+        return None, None
+
+    def _methods(self, kind: BalloonType, container: Container) -> list[tuple[str, Callable[[], list[Balloon]]]]:
+        """The methods by which a balloon for a container is looked for, in the order that its type prefers."""
+        wanted_m, pod = container.requests.cpu_m, container.pod
+
+        def can_grow(balloons: Iterable[Balloon]) -> list[Balloon]:
+            return [b for b in balloons if b.type is kind and self._set.max_free_m(b) >= wanted_m]
+
+        methods: list[tuple[str, Callable[[], list[Balloon]]]] = []
+        if kind.groupBy:
+            methods.append(("group", lambda: can_grow(self._of_group(kind, container))))
+        if not kind.preferSpreadingPods:
+            methods.append(("pod", lambda: can_grow(b for b in self.balloons if pod.id in b.pods)))
+        new: tuple[str, Callable[[], list[Balloon]]] = ("new", lambda: self._new_for(kind, container))
+        if kind.preferPerNamespaceBalloon:
+            methods.append(("namespace", lambda: can_grow(self._of_namespace(pod.namespace))))
+            methods.append(new)
+        fill: list[tuple[str, Callable[[], list[Balloon]]]] = [
+            ("fit", lambda: [b for b in self._set.of_type(kind) if self._set.free_m(b) >= wanted_m]),
+            ("grow", lambda: can_grow(self._set.of_type(kind))),
+        ]
+        return methods + ([new, *fill] if kind.preferNewBalloons else [*fill, new])
+
+    def _of_group(self, kind: BalloonType, container: Container) -> list[Balloon]:
+        group, is_complete = group_of(kind, container)
+        return [balloon for balloon in self.balloons if is_complete and balloon.groups.get(group, 0) > 0]
+
+    def _of_namespace(self, namespace: str) -> list[Balloon]:
+        return [balloon for balloon in self.balloons if balloon.namespaces.get(namespace, 0) > 0]
+
+    def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
+        """An empty balloon of a type, or a new one; none if the type has all it may have, or it cannot grow enough."""
+        wanted_m = container.requests.cpu_m if self.choices.balloons_keep_their_limit else 0
+        for balloon in self._set.of_type(kind):
+            if not balloon.pods and self._set.max_m(balloon) >= wanted_m:
+                return [balloon]
+        free = self._set.free_for(kind).bit_count()
+        if free == 0 or free < kind.minCPUs:
+            return []
+        self._keep()
+        try:
+            balloon = self._set.new(kind)
+        except ValueError:
+            return []
+        if self._set.max_m(balloon) < container.requests.cpu_m:
+            self._set.give_back(balloon.cpus)
+            return []
+        self.balloons.append(balloon)
+        if balloon.cpus:
+            self._pins.repin(self._set.share_idle(self.free, balloon.cpus))
+        return [balloon]
+
+    def _snapshots(self, balloons: Iterable[Balloon]) -> list[view.BalloonSnapshot]:
+        return [
+            view.BalloonSnapshot(str(balloon), self._set.free_m(balloon), self._set.max_free_m(balloon), balloon.count)
+            for balloon in islice(balloons, MOST_CANDIDATES)
+        ]
+
+    def _why_none(self, kind: BalloonType, container: Container) -> str:
+        balloons = self._set.of_type(kind)
+        reasons = [
+            f"{balloon} has {self._set.free_m(balloon)}m free and can grow to {self._set.max_free_m(balloon)}m"
+            for balloon in balloons
+        ]
+        if kind.maxBalloons and len(balloons) >= kind.maxBalloons:
+            reasons.append(f"there is no new one, for there are at most {kind.maxBalloons}")
+        else:
+            free = count(self._set.free_for(kind).bit_count(), "free CPU")
+            reasons.append(f"a new one would have to be made of {free}")
+        return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(reasons)
+
+    # -- how it shows itself ------------------------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        """All balloons."""
+        return view.places(self._set, self.machine)
+
+    def node_zones(self) -> list[dict[str, Any]]:
+        """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown."""
+        return view.node_zones(self._set, self.machine, self._allocatable_m, self.options.showContainersInNrt)
+
+    def _allocatable_m(self, kind: BalloonType) -> int:
+        """The largest CPU request that a balloon of a type could take if there were no containers."""
+        cpus = (self._initially_free & self.types.allowed_for(kind)).bit_count()
+        cpus += kind.minCPUs if kind.minBalloons else 0  # those that the first balloon has from the start
+        return 1000 * (min(cpus, kind.maxCPUs) if kind.maxCPUs else cpus)
+
+    @cached_property
+    def _initially_free(self) -> int:
+        """The CPUs that are in no balloon as long as there are no containers."""
+        if self._starts_empty:
+            return self._free_at_start
+        try:
+            return Balloons(self.machine, self.options, self.choices, devices=self._devices)._free_at_start
+        except ValueError:  # the balloons that there always are fit only as they were
+            return self._free_at_start
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The measurement of each balloon, under the original's name."""
+        return view.gauges(self.balloons, self.places(), self.machine, self.containers)
+
+    def explain(self, container_id: str) -> Explanation:
+        """Why a container is where it is. KeyError for one that is not known."""
+        container = self.containers[container_id]
+        balloon = self._set.of_container(container)
+        if balloon is None:
+            return Explanation(container, f"{container.qos}, left alone as it asks for", "", True, [])
+        decision = self._decisions.get(container_id)
+        return view.explanation(container, str(balloon), decision, self.types.all, balloon.type)
+
+    def tuning(self) -> Tuning:
+        """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+        return view.tuning(self.balloons, self.free, self.options.idleCPUClass)

@@ -1,0 +1,106 @@
+"""Balloons over a restart: what is written of them, and how the next policy takes them up again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nri.placement import masks
+from nri.placement.balloons.balloon import Balloon
+from nri.placement.balloons.balloon_set import BalloonSet
+from nri.placement.containers import Container, NoPlace
+from nri.placement.machine import Priority
+from nri.placement.state import BalloonState, ContainerState, Entries, PartState, PlacementState
+
+
+def entries(balloon_set: BalloonSet, names: Iterable[str]) -> Entries:
+    """What these containers have, None for those that are gone, and all balloons."""
+    containers, zones, members = balloon_set.pins.containers, balloon_set.pins.zones.zones, balloon_set.members
+    return {
+        "containers": {name: ContainerState.of(containers[name]) if name in containers else None for name in names},
+        "balloons": {balloon.name: balloon.written() for balloon in balloon_set.balloons},
+        "members": {name: members.get(name) for name in names},
+        "zones": {name: masks.text(zones[name]) if name in zones else None for name in names},
+    }
+
+
+def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[str, Container]) -> int:
+    """Take up earlier balloons with these containers, and add those that there always are.
+
+    Returns the CPUs that were free before the earlier balloons got what they need by now. Raises ValueError for types
+    whose least CPUs the machine does not have.
+    """
+    for name, balloon_state in state.balloons.items():
+        members = [container for id_, container in containers.items() if state.members.get(id_) == name]
+        _adopt(balloon_set, balloon_state, members)
+    adopted = list(balloon_set.balloons)
+    balloon_set.share_idle(balloon_set.free, 0)
+    for container in balloon_set.pins.containers.values():
+        balloon = balloon_set.of_container(container)
+        zone = state.zones.get(container.id, "")
+        if balloon is not None and zone:
+            balloon_set.pins.adopt_zone(container, balloon, zone)
+    for priority in Priority:
+        for kind in balloon_set.types.all:
+            if kind.priority is priority:
+                balloon_set.add_minimum(kind)
+    free_at_start = balloon_set.free
+    for balloon in adopted:
+        try:
+            balloon_set.resize(balloon, max(1 if balloon.pods else 0, balloon.requested_m))
+        except ValueError:
+            continue  # it stays as large as it was
+    balloon_set.pins.repin(balloon_set.share_idle(balloon_set.free, 0))
+    balloon_set.pins.repin(balloon_set.balloons)
+    return free_at_start
+
+
+def _adopt(balloon_set: BalloonSet, state: BalloonState, members: list[Container]) -> None:
+    """Add a balloon as it was, with those containers that still belong there; nothing if that is impossible."""
+    free = balloon_set.free
+    balloon = _rebuilt(balloon_set, state.parts)
+    if balloon is None or 0 < balloon.type.maxBalloons <= len(balloon_set.of_type(balloon.type)):
+        balloon_set.free = free
+        return
+    members = [container for container in members if _belongs(balloon_set, container, balloon)]
+    if not members and len(balloon_set.of_type(balloon.type)) >= balloon.type.minBalloons:
+        balloon_set.free = free
+        return
+    balloon.idle = masks.parse(state.idle) & balloon_set.free_for(balloon.type)
+    balloon_set.balloons.append(balloon)
+    for container in members:
+        if balloon_set.max_m(balloon) >= container.requests.cpu_m + balloon.requested_m:
+            balloon_set.join(container, balloon)
+
+
+def _belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) -> bool:
+    types = balloon_set.types
+    try:
+        return not types.is_left_alone(container) and types.type_of(container)[0] is balloon.type
+    except NoPlace:
+        return False
+
+
+def _rebuilt(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | None:
+    """A balloon of its parts, whose CPUs are taken; None if one of them cannot be as it was."""
+    waiting: list[tuple[Balloon, int]] = []  # composites, with the number of components that still follow
+    top = None
+    for part in parts:
+        kind, cpus = balloon_set.types.by_name.get(part.type), masks.parse(part.cpus)
+        count = cpus.bit_count()
+        if kind is None or bool(kind.components) != bool(part.components):
+            return None
+        balloon = balloon_set.types.empty_balloon(kind, part.instance)
+        if not part.components:
+            if cpus & ~balloon_set.free_for(kind) or count < kind.minCPUs or 0 < kind.maxCPUs < count:
+                return None
+            balloon_set.free &= ~cpus
+        balloon.cpus = cpus
+        if waiting:
+            above, left = waiting.pop()
+            above.components.append(balloon)
+            waiting += [(above, left - 1)] if left > 1 else []
+        elif top is not None:
+            return None
+        top = top or balloon
+        waiting += [(balloon, part.components)] if part.components else []
+    return None if waiting else top

@@ -1,0 +1,188 @@
+"""The types of balloons: which type a container belongs to, and which CPUs balloons of a type prefer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nri.placement import masks
+from nri.placement.balloons.balloon import Balloon
+from nri.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
+from nri.placement.balloons.tree import Preferences, TreeAllocator, build
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, NoPlace, shown
+from nri.placement.expressions import expand, matches
+from nri.placement.machine import Machine, Priority
+from nri.placement.policy import Devices
+
+#: Sets of CPUs that types prefer or avoid by these names, as if they were devices.
+_RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
+    "reserved CPUs",
+    "isolated CPUs",
+    "efficient cores",
+    "performance cores",
+)
+
+
+class BalloonTypes:
+    """All types, in the order in which they are tried. Raises ValueError for CPUs that the machine does not have.
+
+    Attributes:
+        allowed: the mask of all CPUs that balloons may have; `reserved` those that configuration lists for the system.
+        tree: the machine as balloons take CPUs from it.
+        unmet: by container, why a running one is not in the type that its annotation names.
+    """
+
+    def __init__(self, machine: Machine, options: Options, choices: Choices, devices: Devices) -> None:
+        self._machine, self._options, self._choices, self._devices = machine, options, choices, devices
+        self.allowed = options.availableResources.available(machine.present, machine.online)
+        self.reserved = 0
+        self.tree = build(machine, choices.packages_have_their_own_cpus)
+        self.all = self._with_builtin_types()
+        self.by_name = {kind.name: kind for kind in self.all}
+        self._loads = {load.name: load for load in options.loadClasses}
+        self._keep_apart()
+        self.unmet: dict[str, str] = {}
+
+    # -- the list of types --------------------------------------------------------------------------------------------
+
+    def _with_builtin_types(self) -> list[BalloonType]:
+        """The configured types; without configured ones, the system's type is first and the default type is last."""
+        types = [replace(kind) for kind in self._options.balloonTypes]
+        configured = {kind.name: kind for kind in types}
+        reserved = configured.get(RESERVED)
+        if reserved is None:
+            reserved = BalloonType(RESERVED, allocatorPriority="low")
+            types.insert(0, reserved)
+        if DEFAULT not in configured:
+            types.append(BalloonType(DEFAULT, minBalloons=1, maxBalloons=1, allocatorPriority="low"))
+        self._reserve(reserved)
+        reserved.minBalloons = reserved.maxBalloons = 1
+        reserved.namespaces = [*reserved.namespaces, "kube-system", *self._options.reservedPoolNamespaces]
+        return types
+
+    def _reserve(self, reserved: BalloonType) -> None:
+        amounts = self._options.reservedResources
+        if amounts.cpu is None:
+            return
+        cpus = amounts.set_of(self.allowed)
+        if cpus is not None:
+            if missing := cpus & ~self.allowed:
+                raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "leave them out")
+            self.reserved = cpus
+            reserved.minCPUs = reserved.minCPUs or min(cpus.bit_count(), reserved.maxCPUs)
+            reserved.allocatorPriority = "normal"
+            reserved.preferCloseToDevices = [_RESERVED_CPUS, *reserved.preferCloseToDevices]
+            return
+        count = amounts.count()
+        if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
+            conflict = f"it asks for {count} CPUs, and the type reserved for {reserved.minCPUs} to {reserved.maxCPUs}"
+            raise amounts.refused(conflict, "let them agree")
+        reserved.minCPUs = count
+
+    def _keep_apart(self) -> None:
+        """Let each type be far from what another one is close to."""
+        types_by_device: dict[str, set[str]] = {_ISOLATED_CPUS: set()} if self._machine.isolated else {}
+        for kind in self.all:
+            close = [*kind.preferCloseToDevices]
+            close += [_ISOLATED_CPUS] if kind.preferIsolCpus else []
+            close += {"performance": [_PERFORMANCE], "efficient": [_EFFICIENT]}.get(kind.preferCoreType, [])
+            kind.preferCloseToDevices = close
+            for device in close:
+                if not device.startswith("podresourceapi:"):
+                    types_by_device.setdefault(device, set()).add(kind.name)
+        for kind in self.all:
+            kind.far = [device for device, names in types_by_device.items() if kind.name not in names]
+            kind.far += [load_device(self._loads[load]) for load in kind.loads]
+
+    # -- the type of a container --------------------------------------------------------------------------------------
+
+    def is_left_alone(self, container: Container) -> bool:
+        """Whether a container is in no balloon, because its annotation or the configuration says so."""
+        preserve = self._options.preserve
+        return container.preserves("cpu") or (
+            preserve is not None and any(rule.holds(container, container.pod) for rule in preserve.matchExpressions)
+        )
+
+    def type_of(self, container: Container) -> tuple[BalloonType, str]:
+        """The type for a container, and how it was found.
+
+        Raises NoPlace if its annotation names a missing type, unless the container is running: then it belongs to the
+        reserved or default type, and `unmet` has the reason.
+        """
+        annotation = container.asks("balloon.balloons")
+        if annotation is not None and annotation[1] in self.by_name:
+            return self.by_name[annotation[1]], "its annotation says so"
+        if annotation is not None:
+            missing = f"there is no type of balloons {shown(annotation[1])}: {', '.join(self.by_name)}"
+            if not container.runs:
+                raise NoPlace(str(container), missing)
+            self.unmet[container.id] = missing
+            is_reserved = matches(container.pod.namespace, self.by_name[RESERVED].namespaces)
+            return self.by_name[RESERVED if is_reserved else DEFAULT], missing
+        for kind in self.all:
+            if any(rule.holds(container, container.pod) for rule in kind.matchExpressions):
+                return kind, "the first type of which a matchExpression holds"
+            if matches(container.pod.namespace, kind.namespaces):
+                return kind, f"the first type whose namespaces have {container.pod.namespace}"
+        return self.by_name[DEFAULT], "no other type is for it"
+
+    # -- CPUs of a type -----------------------------------------------------------------------------------------------
+
+    def allowed_for(self, kind: BalloonType) -> int:
+        """The mask of CPUs that a balloon of a type, or its parts, may take when they are free."""
+        if self._choices.reserved_cpus_stay_reserved and (kind.name != RESERVED or kind.components):
+            return self.allowed & ~self.reserved
+        return self.allowed
+
+    def empty_balloon(self, kind: BalloonType, instance: int) -> Balloon:
+        """A balloon without CPUs, and without components if it is a composite."""
+        if kind.components:
+            return Balloon(kind, instance)
+        loaded = frozenset(load_device(load) for load in self.loads_of(kind))
+        return Balloon(kind, instance, TreeAllocator(self.tree, self._preferences(kind)), loaded=loaded)
+
+    def loads_of(self, kind: BalloonType) -> list[LoadClass]:
+        """The loads that a type puts on its CPUs."""
+        return [self._loads[name] for name in kind.loads]
+
+    def spread_of(self, load: LoadClass) -> Callable[[int], int]:
+        """A function from loaded CPUs to all CPUs of their cores, or of their second caches."""
+        places = [node.cpus for node in self.tree.walk() if node.level == load.level]
+        return lambda cpus: masks.union(place for place in places if place & cpus)
+
+    def _preferences(self, kind: BalloonType) -> Preferences:
+        options = self._options
+        own_balancing, own_spread = kind.allocatorTopologyBalancing, kind.preferSpreadOnPhysicalCores
+        preferences = Preferences(
+            options.allocatorTopologyBalancing if own_balancing is None else own_balancing,
+            options.preferSpreadOnPhysicalCores if own_spread is None else own_spread,
+            [name for name in kind.preferCloseToDevices if not name.startswith("podresourceapi:")],
+            list(kind.far),
+        )
+        preferences.devices = {
+            _RESERVED_CPUS: [self.reserved],
+            _ISOLATED_CPUS: [self._machine.isolated],
+            _EFFICIENT: [self._machine.priorities[Priority.LOW]],
+            _PERFORMANCE: [self._machine.priorities[Priority.HIGH]],
+        }
+        for name in (*preferences.close, *preferences.far):
+            if name not in preferences.devices and name.startswith("/"):
+                preferences.devices[name] = self._devices.cpus_near(name)
+        loads = self.loads_of(kind)
+        if any(load.overloadsLevelInBalloon for load in loads):  # then all of them, as in the original
+            preferences.loads = {load_device(load): self.spread_of(load) for load in loads}
+        return preferences
+
+
+def load_device(load: LoadClass) -> str:
+    """The name by which the CPUs that a load touches are a device to be far from."""
+    return f"loaded-{load.level}"
+
+
+def group_of(kind: BalloonType, container: Container) -> tuple[str, bool]:
+    """The group of a container, and whether all of it is known; a `groupBy` that cannot be read is not known."""
+    try:
+        return expand(kind.groupBy, container, container.pod)
+    except ValueError:
+        return "", False

@@ -1,0 +1,117 @@
+"""Placement on paper: containers of manifests on a machine that is only described, with the policy of a resource."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from nri.config import Source, parse_text, read, read_file
+from nri.config.complaint import WrongValue
+from nri.config.layers import refused
+from nri.errors import ConfigError
+from nri.host.topology import Topology
+from nri.kube.manifest import Workload
+from nri.placement import masks
+from nri.placement.choices import Choices
+from nri.placement.containers import Container, NoPlace, container_of
+from nri.placement.machine import Machine
+from nri.placement.policy import Devices, Policy
+from nri.placement.registry import DEFAULT_POLICY, POLICIES, RESOURCE_KINDS, PolicyRow
+from nri.placement.unread import unread_annotations, unread_keys
+
+_NODE = re.compile("/sys/devices/system/node/node([0-9]{1,5})")
+_CACHE = re.compile("/sys/devices/system/cpu/cpu([0-9]{1,5})/cache/index([0-9]{1,2})")
+
+
+class Simulation(NamedTuple):
+    """A policy that has placed the containers of manifests: all of them by id, and why some were refused."""
+
+    policy: Policy
+    containers: dict[str, Container]
+    refused: dict[str, str]
+
+
+def simulate(
+    topology: Topology, resource: Source, workloads: Iterable[Workload], note: Callable[[str], None]
+) -> Simulation:
+    """Place the containers of manifests, one after the other.
+
+    Args:
+        resource: the custom resource of a policy, as `read_resource` returns it.
+        note: called for each key and annotation that has no effect.
+
+    Raises:
+        ConfigError: the resource is not one of a policy, or its options do not go with the machine.
+    """
+    row = _row_of(resource)
+    policy = policy_of(row, Machine.of(topology), resource)
+    for unread in unread_keys(policy.options, len(topology.online)):
+        note(str(refused(type(policy.options), resource, unread)))
+    simulation = Simulation(policy, {}, {})
+    memory_bytes = total_memory_bytes(topology)
+    for workload in workloads:
+        for cri_container in workload.containers:
+            container = container_of(workload.pod, cri_container, memory_bytes)
+            simulation.containers[container.id] = container
+            try:
+                policy.create(container)
+            except NoPlace as error:
+                simulation.refused[container.id] = error.reason
+            policy.scheduling(container)
+            for warning in unread_annotations(container, policy.annotations, policy.unread_annotations):
+                note(f"{container}: {warning}")
+    return simulation
+
+
+def total_memory_bytes(topology: Topology) -> int:
+    """The memory of all nodes of a machine."""
+    return sum(node.memory_bytes for node in topology.nodes.values())
+
+
+def read_resource(path: str) -> Source:
+    """The custom resource in a file; without a path the sample of the default policy."""
+    sample = {"kind": DEFAULT_POLICY.resource_kind, "spec": DEFAULT_POLICY.sample}
+    return read_file(path) if path else Source("", json.dumps(sample), "json")
+
+
+def _row_of(resource: Source) -> PolicyRow:
+    """The policy of a custom resource. Raises ConfigError if it is not one."""
+    tree: Any = parse_text(resource)
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    row = next((row for row in POLICIES.values() if row.resource_kind == kind), None)
+    if row is None:
+        reason = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
+        step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
+        raise ConfigError(resource.name, "", f"{reason}; write kind: {RESOURCE_KINDS}, {step}")
+    if "spec" not in tree:
+        raise ConfigError(resource.name, "", "there is no spec; put the keys of the policy below spec")
+    return row
+
+
+def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT) -> Policy:
+    """A policy for a described machine, of a configuration or a custom resource. Raises ConfigError."""
+    policy_type = row.load()
+    options: Any = read(policy_type.options_type, [source])
+    try:
+        return policy_type(machine, options, choices, devices=_DescribedDevices(machine))
+    except WrongValue as error:
+        raise refused(policy_type.options_type, source, error) from error
+
+
+class _DescribedDevices(Devices):
+    """The memory nodes and caches of a machine; a description has no other devices."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def cpus_near(self, path: str) -> list[int]:
+        """The mask of CPUs near to a memory node or a cache by its path in /sys."""
+        if node := _NODE.fullmatch(path):
+            return [self._machine.nodes.get(int(node[1]), 0)]
+        if cache := _CACHE.fullmatch(path):
+            cpu = self._machine.topology.cpus.get(int(cache[1]))
+            caches, index = cpu.caches if cpu is not None else (), int(cache[2])
+            return [masks.of(cache.cpus) for cache in caches[index : index + 1]]
+        return []

@@ -1,0 +1,95 @@
+"""Keys of nri-plugins' configuration and annotations that have no effect here, with the reason. Pure.
+
+The plugins log them, and `nri placement simulate` prints them. A key is the error of a value, so that the reader of the
+file can add its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, Final
+
+from nri.config.complaint import WrongValue
+from nri.placement.containers import SUFFIX, Container
+from nri.text import plain
+
+_CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
+#: Why keys that name devices of the kubelet have no effect.
+POD_RESOURCES = "the kubelet's pod resources are not asked"
+#: Keys of both policies.
+_KEYS: Final = {
+    "instrumentation": "metrics are served at --metrics HOST:PORT",
+    "log": "the log is set by --log-level",
+}
+#: The same for keys of `agent`.
+_AGENT: Final = {
+    "podResourceAPI": POD_RESOURCES,
+    "nodeResourceTopology": "nri placement follow writes it, beside the plugin",
+}
+_DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
+#: Warnings of one event.
+MAX_WARNINGS: Final = 20
+#: Unknown annotations that are compared with all known ones, which costs a tenth of a millisecond each.
+_MAX_UNKNOWN: Final = 100
+_MAX_KEY_LENGTH: Final = 320
+_NOTHING: Any = (None, "", False, [], {})
+#: Annotations of both policies, without their domain.
+_ANNOTATIONS: Final = {
+    "toptierlimit": "memory is not tiered",
+    **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
+    "pick-resources-by-hints": "hints choose the pool, and not the CPUs and memory nodes in it",
+}
+
+
+def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
+    """Keys of a policy's options that are set, and have no effect on a machine of this many CPUs, with the reason."""
+    for key, reason in _KEYS.items():
+        if getattr(options, key) not in _NOTHING:
+            yield without_effect(reason, key)
+    for key, value in options.agent.items():
+        if value:
+            yield without_effect(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
+    for key in ("rdt", "blockio"):
+        if getattr(options.control, key):
+            yield without_effect(_CLASSES, "control", key)
+    yield from options.unread_keys(cpus)
+    for path, name in options.undefined_cpu_classes():
+        yield without_effect(f"{name!r} is not in cpuClasses; these CPUs stay as they are", *path)
+    for place, cpu_class in enumerate(options.cpuClasses):
+        for key, reason in cpu_class.without_effect():
+            yield without_effect(reason, "cpuClasses", place, key)
+
+
+def without_effect(reason: str, *path: str | int) -> WrongValue:
+    """The warning about a key that has no effect."""
+    return WrongValue(path, f"it has no effect: {reason}", "")
+
+
+def unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> list[str]:
+    """Annotations of a container that could not be read, have no effect in a policy, or look misspelt, in words.
+
+    There are at most `MAX_WARNINGS`; the last one says if there are more.
+
+    Args:
+        known: the policy's annotations, without their scope.
+        unread: those of other policies, without their domain, with the reason why they have no effect.
+    """
+    warnings = list(islice(_unread_annotations(container, known, unread), MAX_WARNINGS + 1))
+    if len(warnings) > MAX_WARNINGS:
+        warnings[MAX_WARNINGS - 1 :] = ["there are more annotations like these"]
+    return warnings
+
+
+def _unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> Iterator[str]:
+    for doubt in container.doubts:
+        yield f"{doubt}; it counts as not given"
+    for key, reason in {**_ANNOTATIONS, **unread}.items() if container.pod.annotations else ():
+        if container.asks(key) is not None:
+            yield f"annotation {key + SUFFIX} has no effect: {reason}"
+    bases = ((key, key if key.startswith(_DOMAIN) else key.partition("/")[0]) for key in container.pod.annotations)
+    unknown = ((key, base) for key, base in bases if _DOMAIN in f"{base}/" and base not in known)
+    for key, base in islice(unknown, _MAX_UNKNOWN):
+        if len(base) <= _MAX_KEY_LENGTH and (near := get_close_matches(base, known, 1, 0.9)):
+            yield f"annotation {plain(key, _MAX_KEY_LENGTH)} is not read; did you mean {near[0]}?"

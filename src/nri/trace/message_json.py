@@ -1,0 +1,58 @@
+"""The messages of an event as JSON, within bounds for one document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.adaptation.merge import count_entries
+from nri.trace.allowance import kind_of
+from nri.trace.catalog import to_json
+
+if TYPE_CHECKING:
+    from nri.trace.history import Event
+
+__all__ = ["MAX_STEPS", "MessageJson"]
+
+#: Steps of an event in one document.
+MAX_STEPS: Final = 1024
+#: Bytes of encoded messages in one document, and values of messages that differ: as JSON they take twenty times that.
+_MAX_BYTES, _MAX_VALUES = 1 << 20, 30_000
+
+
+class MessageJson:
+    """Makes JSON of the messages of one event. Plugins mostly get the same request, which is read once."""
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+        self._bytes, self._values = _MAX_BYTES, _MAX_VALUES
+        self._tables: dict[tuple[str, bytes, bool], dict[str, Any]] = {}
+
+    def table(self, event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
+        """A message as a table; its length alone if it cannot be read, or there is no room for it."""
+        self._bytes -= len(data)
+        if self._bytes < 0:
+            self._event.leave_out("message")
+            return {"left_out_bytes": len(data)}
+        key = event, data, reply
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = self._new_table(event, data, reply=reply)
+        return table
+
+    def _new_table(self, event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
+        kind = kind_of(event, reply=reply)
+        if kind is None:
+            return {"unreadable_bytes": len(data)}
+        values = count_entries(kind, data, max(0, self._values))
+        self._values -= values
+        if self._values < 0 or not self._event.has_json_values(values):
+            self._event.leave_out("message")
+            return {"left_out_bytes": len(data)}
+        message = self._event.parse(event, data, reply=reply)
+        return {"unreadable_bytes": len(data)} if message is None else to_json(message)
+
+    def text(self, text: str) -> str:
+        """A text, as far as there is room for it."""
+        cut = text[: max(0, self._bytes)]
+        self._bytes -= len(cut)
+        return cut

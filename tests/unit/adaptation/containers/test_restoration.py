@@ -1,0 +1,23 @@
+"""Restorations as runtimes get them: as updates, with values for what is not to be set."""
+
+from __future__ import annotations
+
+import nri
+from nri.adaptation import FieldOrder, Numbers, Restoration
+from nri.adaptation.containers.restoration import as_updates
+
+HAD = nri.Update("c").set_cpu_shares(100).set_memory_limit(1000).message.linux.resources
+
+
+def test_only_what_was_taken_back_is_in_the_update_and_what_was_not_set_has_the_kernels_value_for_that() -> None:
+    update = nri.Update.of(Restoration("c", HAD, ("cpu.shares",), ("cpu.quota", "pids", "cpu.cpus")).as_update())
+    assert (update.cpu_shares, update.memory_limit, update.cpu_quota, update.pids_limit) == (100, None, -1, -1)
+
+
+def test_each_update_goes_with_the_numbers_of_its_container() -> None:
+    given = [Restoration("c", HAD, ("cpu.shares",), (), Numbers(0, {"cpu.shares": 2}, {"cpu.shares": 8}))]
+    updates = as_updates(given)
+    order = FieldOrder(HAD, Numbers(8))
+    wanted = order.newest(updates[0].linux.resources, updates.numbers(updates[0]))
+    assert wanted.cpu.shares.value == 100
+    assert FieldOrder(HAD, Numbers(9)).newest(wanted, updates.numbers(updates[0])).ByteSize() < wanted.ByteSize()

@@ -1,0 +1,235 @@
+"""Turns at plugins: the lock that passes in the order of asking, and an event's place in the queues."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.turns import FifoLock, Place, Ticket
+from nri.api import messages as m
+from nri.api.events import BY_METHOD
+from nri.errors import DeadlineExceeded
+
+
+def test_places_are_served_in_the_order_in_which_they_were_taken() -> None:
+    lock = FifoLock()
+    assert lock.place() is None, "a free lock is ours at once"
+    tickets = [lock.place() for _ in range(5)]
+    served: list[int] = []
+
+    def wait(number: int) -> None:
+        lock.wait(tickets[number])
+        served.append(number)
+        lock.release()
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in reversed(range(5))]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.02)
+    lock.release()
+    for thread in threads:
+        thread.join()
+    assert served == [0, 1, 2, 3, 4]
+
+
+def test_a_place_that_is_given_up_at_its_deadline_is_skipped() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    with pytest.raises(DeadlineExceeded):
+        lock.acquire(time.monotonic() + 0.01)
+    next_in_line = lock.place()
+    lock.release()
+    lock.wait(next_in_line, time.monotonic() + 1)
+    assert lock.waiting == 0
+    lock.release()
+    assert lock.place() is None
+
+
+def test_a_turn_that_comes_together_with_the_deadline_is_not_lost() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = lock.place()
+    lock.release()
+    lock.wait(ticket, time.monotonic() - 1)
+    lock.release()
+    assert lock.place() is None, "the lock must be free again"
+
+
+@pytest.mark.pure
+def test_an_interrupted_wait_leaves_no_place_behind() -> None:
+    lock = FifoLock()
+    lock.acquire()
+
+    class Interrupted(Ticket):
+        def wait(self, timeout_s: float = -1.0) -> bool:
+            raise KeyboardInterrupt
+
+    ticket = Interrupted()
+    lock.queue.append(ticket)
+    with pytest.raises(KeyboardInterrupt):
+        lock.wait(ticket)
+    assert lock.waiting == 0
+
+
+def test_a_place_may_be_left_before_its_turn_and_after_it() -> None:
+    lock = FifoLock()
+    first, second, third = lock.place(), lock.place(), lock.place()
+    lock.leave(second)
+    lock.leave(first)
+    lock.wait(third, time.monotonic() + 1)
+    lock.leave(None)
+    assert lock.place() is None, "the lock must be free again"
+
+
+def queued(lock: FifoLock) -> Ticket:
+    ticket = lock.place()
+    assert ticket is not None, "the lock was free"
+    return ticket
+
+
+def test_what_is_to_be_begun_is_begun_by_the_one_who_lets_go() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    ticket.begin = threading.current_thread
+    releasing = threading.Thread(target=lock.release)
+    releasing.start()
+    lock.wait(ticket, time.monotonic() + 10)
+    assert ticket.begun is releasing
+
+
+def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+
+    def fail() -> None:
+        raise OSError("no")
+
+    ticket.begin = fail
+    with pytest.raises(OSError, match="no"):
+        lock.release()
+    lock.wait(ticket, time.monotonic() + 10)
+    assert ticket.begun is None
+    lock.release()
+    assert lock.place() is None, "the lock must be free again"
+
+
+def test_a_place_that_is_given_up_begins_nothing() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    ticket.begin = lambda: "begun"
+    lock.leave(ticket)
+    lock.release()
+    assert ticket.begun is None
+
+
+def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    inside, go = threading.Event(), threading.Event()
+
+    def begin() -> str:
+        inside.set()
+        assert go.wait(10)
+        return "begun"
+
+    ticket.begin = begin
+    releasing = threading.Thread(target=lock.release)
+    releasing.start()
+    assert inside.wait(10)
+    threading.Timer(0.05, go.set).start()
+    lock.wait(ticket, time.monotonic() - 1)
+    assert ticket.begun == "begun"
+    releasing.join()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "comes_at"),
+    [
+        ([("a", False), ("b", False)], 0),
+        ([("mine", False), ("b", False)], 1),
+        ([("a", False), ("mine", False), ("b", False)], 2),
+        ([("a", True), ("b", False)], 1),
+    ],
+    ids=["all others", "not its own pod's", "not its own pod's in between", "none as urgent"],
+)
+def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], comes_at: int) -> None:
+    lock = FifoLock()
+    assert lock.place() is None
+    tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
+    mine = lock.place(m.PodSandbox(id="mine"), True)
+    assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]
+
+
+# -- an event's place among several plugins
+
+
+class Queued:
+    """A plugin, as far as a place in its queue needs it."""
+
+    takes_bytes = False
+    event_policies = (None,) * 16
+
+    def __init__(self, turn_s: float = 0.0) -> None:
+        self.lock = FifoLock()
+        self.turn_s = turn_s
+
+    def abandon(self, exchange: object) -> None:
+        raise AssertionError("nothing was sent")
+
+
+def place_at(peers: list[Queued], deadline: float | None = None) -> Place:
+    request = EventRequest(BY_METHOD["start_container"], m.PodSandbox(id="pod"), m.Container(id="c"))
+    return Place(request, peers, deadline)
+
+
+def send_nothing(peer: object, policy: object) -> None:
+    raise AssertionError("no plugin takes bytes")
+
+
+def test_an_event_holds_one_plugin_at_a_time() -> None:
+    peers = [Queued(), Queued()]
+    place = place_at(peers)
+    assert [peer.lock.held for peer in peers] == [True, False]
+    place.advance()
+    assert [peer.lock.held for peer in peers] == [False, True]
+    place.advance()
+    place.leave()
+    assert [peer.lock.held for peer in peers] == [False, False]
+
+
+def test_an_event_whose_turn_does_not_come_in_time_has_missed_it_and_holds_nothing() -> None:
+    peers = [Queued(turn_s=0.01), Queued()]
+    peers[0].lock.acquire()
+    place = place_at(peers)
+    assert place.wait(send_nothing) is None
+    assert place.missed and peers[0].lock.waiting == 0
+    place.advance()
+    assert not place.missed and peers[1].lock.held
+    place.leave()
+    assert peers[0].lock.held and not peers[1].lock.held
+
+
+def test_a_turn_that_the_callers_deadline_ends_is_not_missed_but_raises() -> None:
+    peers = [Queued(turn_s=20.0)]
+    peers[0].lock.acquire()
+    place = place_at(peers, time.monotonic() + 0.01)
+    with pytest.raises(DeadlineExceeded):
+        place.wait(send_nothing)
+    assert not place.missed and peers[0].lock.waiting == 0
+    place.leave()
+    assert peers[0].lock.held, "the other event holds it still"
+
+
+def test_an_event_that_gives_up_leaves_the_queue_in_which_it_waits() -> None:
+    peers = [Queued()]
+    peers[0].lock.acquire()
+    place = place_at(peers)
+    place.leave()
+    assert peers[0].lock.waiting == 0

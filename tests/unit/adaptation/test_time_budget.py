@@ -1,0 +1,90 @@
+"""The rules about waiting, as the table at the head of `nri.adaptation.time_budget` has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.adaptation.time_budget import SilenceBudget, answer_deadline, check_deadline, turn_deadline, turn_limit_s
+from nri.errors import DeadlineExceeded
+
+NOW = 1000.0
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "deadline", "expected"),
+    [
+        (2.0, None, NOW + 2.0),
+        (2.0, NOW + 5.0, NOW + 2.0),
+        (2.0, NOW + 0.5, NOW + 0.5),
+        (2.0, NOW - 1.0, NOW - 1.0),
+    ],
+)
+def test_a_plugin_has_its_timeout_to_answer_and_no_longer_than_the_caller_waits(
+    timeout_s: float, deadline: float | None, expected: float
+) -> None:
+    assert answer_deadline(NOW, timeout_s, deadline) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "deadline", "expected"),
+    [
+        (turn_limit_s(2.0), None, NOW + 4.0),
+        (turn_limit_s(2.0), NOW + 9.0, NOW + 4.0),
+        (turn_limit_s(2.0), NOW + 1.0, NOW + 1.0),
+        (0.0, None, None),
+        (0.0, NOW + 1.0, NOW + 1.0),
+    ],
+)
+def test_a_turn_at_a_busy_plugin_is_waited_for_during_two_of_its_timeouts(
+    limit_s: float, deadline: float | None, expected: float | None
+) -> None:
+    assert turn_deadline(NOW, limit_s, deadline) == expected
+
+
+@pytest.mark.parametrize(
+    ("borne_s", "expected"),
+    [
+        (0.0, 2.0),
+        (0.5, 2.0),
+        (1.0, 2.0),
+        (2.0, 1.0),
+        (2.9, 0.1),
+        (2.9995, 0.0),
+        (3.0, 0.0),
+        (8.0, 0.0),
+    ],
+)
+def test_an_event_bears_one_and_a_half_timeouts_of_a_plugins_silence(borne_s: float, expected: float) -> None:
+    budget = SilenceBudget()
+    budget.start_waiting("10-a", 7.0)
+    assert budget.remaining_s("10-a", 7.0 + borne_s, 2.0) == pytest.approx(expected)
+
+
+def test_silence_before_the_event_waited_for_the_plugin_costs_it_nothing() -> None:
+    budget = SilenceBudget()
+    assert budget.remaining_s("10-a", 100.0, 2.0) == 2.0
+    budget.start_waiting("10-a", 100.0)
+    budget.start_waiting("10-a", 101.0)
+    assert not budget.has_borne_silence("10-a", 100.0)
+    assert budget.has_borne_silence("10-a", 101.0), "the first sum counts"
+    assert not budget.has_borne_silence("20-b", 5.0)
+
+
+def test_each_plugin_has_a_budget_which_a_further_event_can_continue() -> None:
+    creation = SilenceBudget()
+    creation.start_waiting("10-a", 0.0)
+    validation = creation.copy()
+    validation.start_waiting("20-b", 0.0)
+    assert validation.remaining_s("10-a", 2.0, 2.0) == 1.0
+    assert validation.remaining_s("20-b", 1.0, 2.0) == 2.0
+    assert not creation.has_borne_silence("20-b", 9.0), "the budget of the first event has not changed"
+
+
+def test_a_plugin_without_a_note_has_its_timeout_however_short() -> None:
+    assert SilenceBudget().remaining_s("10-a", 0.0, 0.0001) == 0.0001
+
+
+def test_an_event_ends_when_its_callers_deadline_has_passed() -> None:
+    check_deadline("StartContainer", NOW, NOW + 0.001)
+    with pytest.raises(DeadlineExceeded, match="StartContainer"):
+        check_deadline("StartContainer", NOW, NOW)

@@ -1,0 +1,276 @@
+"""The configuration of runtimes changed on copies of /etc: what is written, kept, put back and refused."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from nri.config.runtimes.change import Timeouts, apply, check_unit, detect, plan, restart, unified
+from nri.errors import ConfigError, NriError
+
+CRIO_FILE = "/etc/crio/crio.conf.d/10-enable-nri.conf"
+HEAD = '[plugins."io.containerd.nri.v1.nri"]'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A node without programs."""
+    (tmp_path / "etc/containerd").mkdir(parents=True)
+    return tmp_path
+
+
+def config(root: Path, text: str) -> Path:
+    path = root / "etc/containerd/config.toml"
+    path.write_text(text)
+    path.chmod(0o640)
+    return path
+
+
+def turn_on(root: Path, runtime: str = "containerd", *timeouts: str) -> str:
+    return apply(str(root), plan(str(root), runtime, Timeouts(*timeouts)), Timeouts(*timeouts))
+
+
+def test_nri_is_turned_on_and_the_old_file_kept_once(root: Path) -> None:
+    path = config(root, f"version = 2 # ours\n{HEAD}\n  disable = true\n")
+    assert turn_on(root, "containerd", "10s", "5s") == f"{path}.before-nri"
+    wanted = '  plugin_registration_timeout = "10s"\n  plugin_request_timeout = "5s"\n  disable = false\n'
+    assert path.read_text() == f"version = 2 # ours\n{HEAD}\n{wanted}"
+    assert path.stat().st_mode & 0o777 == 0o640
+    kept = Path(f"{path}.before-nri")
+    assert kept.read_text().endswith("disable = true\n") and kept.stat().st_mode & 0o777 == 0o640
+    assert plan(str(root), "containerd", Timeouts("10s", "5s")).after == path.read_text()
+    turn_on(root, "containerd", "20s", "5s")
+    assert kept.read_text().endswith("disable = true\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+@pytest.mark.parametrize("mode", [0o640, 0o600, 0o664])
+def test_a_file_keeps_its_owner_and_mode_and_so_does_its_copy(root: Path, mode: int) -> None:
+    path = config(root, "version = 2\n")
+    os.chown(path, 1234, 4321)
+    path.chmod(mode)
+    turn_on(root)
+    for file in (path, Path(f"{path}.before-nri")):
+        status = file.stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (1234, 4321, mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_change_that_is_taken_back_leaves_the_owner(root: Path) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    os.chown(path, 1234, 4321)
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    with pytest.raises(NriError, match="without effect, and taken back"):
+        turn_on(root)
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
+
+
+def test_a_node_without_a_file_gets_one_that_1_7_reads_as_well(root: Path) -> None:
+    assert turn_on(root) == ""
+    text = (root / "etc/containerd/config.toml").read_text()
+    assert text == f"version = 2\n\n{HEAD}\n  disable = false\n"
+
+
+def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    with pytest.raises(NriError, match=r"without effect, and taken back: /etc/containerd/late.toml:3: .* counts"):
+        turn_on(root)
+    assert path.read_text() == 'version = 2\nimports = ["late.toml"]\n'
+    assert not Path(f"{path}.before-nri").exists(), "nothing was changed, and a later change begins with another text"
+
+
+@pytest.mark.parametrize("kept", [b"\xff\xfe no text", b"another text"])
+def test_what_is_beside_a_file_and_was_not_put_there_by_this_change_stays_when_it_is_taken_back(
+    root: Path, kept: bytes
+) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    beside = Path(f"{path}.before-nri")
+    beside.write_bytes(kept)
+    with pytest.raises(NriError, match="without effect, and taken back"):
+        turn_on(root)
+    assert beside.read_bytes() == kept and "imports" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "late", "said"),
+    [
+        ("*.toml", "[x\n", "/etc/containerd/late.toml:1: the file is not in its format"),
+        ("*.toml", f"version = 2\n{HEAD}\nsocket_path = 1\n", "late.toml:3: .* of another type"),
+        ("*.toml", f"version = 2\n{HEAD}\nplugin_request_timeout = '5'\n", "late.toml:3: .* the value is no duration"),
+        ("none.toml", "", "config.toml:2: imports: the imported file does not exist"),
+    ],
+)
+def test_with_an_import_at_which_the_runtime_stops_all_stays_and_it_is_named(
+    root: Path, name: str, late: str, said: str
+) -> None:
+    text = f'version = 2\nimports = ["/etc/containerd/{name}"]\n'
+    path = config(root, text)
+    (root / "etc/containerd/late.toml").write_text(late)
+    with pytest.raises(NriError, match=f"taken back, for the runtime would not start: .*{said}.*; mend that first"):
+        turn_on(root)
+    assert path.read_text() == text
+
+
+def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
+    turn_on(root, "crio", "10s", "5s")
+    timeouts = '  nri_plugin_registration_timeout = "10s"\n  nri_plugin_request_timeout = "5s"\n'
+    wanted = f"[crio.nri]\n  enable_nri = true\n{timeouts}"
+    assert (root / CRIO_FILE[1:]).read_text() == wanted
+    assert os.listdir(root / "etc/crio/crio.conf.d") == ["10-enable-nri.conf"]  # CRI-O reads whatever is there
+    (root / "etc/crio/crio.conf.d/20.conf").write_text("[crio.nri]\nenable_nri = false\n")
+    before = (root / CRIO_FILE[1:]).read_text()
+    with pytest.raises(NriError, match=r"taken back: /etc/crio/crio.conf.d/20.conf:2"):
+        turn_on(root, "crio")
+    assert (root / CRIO_FILE[1:]).read_text() == before
+    (root / CRIO_FILE[1:]).unlink()
+    with pytest.raises(NriError, match="taken back"):
+        turn_on(root, "crio")
+    assert not (root / CRIO_FILE[1:]).exists()
+
+
+def test_what_an_operator_has_put_into_the_file_for_cri_o_stays(root: Path) -> None:
+    turn_on(root, "crio")
+    path = root / CRIO_FILE[1:]
+    path.write_text(path.read_text().replace("= true", "= false # for now") + 'nri_listen = "/run/own.sock"\n')
+    turn_on(root, "crio")
+    assert path.read_text() == '[crio.nri]\n  enable_nri = true # for now\nnri_listen = "/run/own.sock"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[x\n", "/etc/containerd/config.toml:1"),
+        (f"{HEAD}\n", "version: must be 2 or 3: .* .add 'version = 2'"),
+        ("version = 1\n", "version: must be 2 or 3"),
+        ('version = "2"\n', r"version: containerd does not know the version '2' \(write 2 or 3"),
+        ("version = 4\n", "version: containerd does not know the version 4"),
+        ("version = true\n", "version: containerd does not know the version True"),
+        ("version = 2\nplugins = {}\n", "cannot be changed safely"),
+    ],
+)
+def test_a_file_that_it_cannot_change_is_refused_and_left(root: Path, text: str, said: str) -> None:
+    path = config(root, text)
+    with pytest.raises(ConfigError, match=said):
+        turn_on(root)
+    assert path.read_text() == text and not Path(f"{path}.before-nri").exists()
+
+
+def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Path) -> None:
+    path = root / "etc/containerd/config.toml"
+    (root / "real.toml").write_text("version = 2\n")
+    path.symlink_to("/real.toml")
+    turn_on(root)
+    assert path.is_symlink() and (root / "real.toml").read_text().endswith("disable = false\n")
+    path.unlink()
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="holds bytes that are not text"):
+        turn_on(root)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match="directory"):
+        turn_on(root)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "said"),
+    [
+        (("5s", ""), r"one timeout without the other \(give both"),
+        (("", "5s"), "one timeout without the other"),
+        (("5s", "5s"), "must be longer than the request timeout"),
+        (("5s", "0s"), "and that above 0"),
+        (("5", "2s"), "--nri-plugin-registration-timeout"),
+        (("10s", "fast"), "--nri-plugin-request-timeout"),
+    ],
+)
+def test_timeouts_that_no_runtime_should_have_are_refused(timeouts: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Timeouts(*timeouts).check()
+
+
+def test_the_difference_is_shown_as_diff_does(root: Path) -> None:
+    config(root, "version = 2\n")
+    shown = unified(plan(str(root), "containerd", Timeouts()))
+    assert shown.startswith("--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ ")
+    assert f"+{HEAD}\n+  disable = false\n" in shown
+
+
+def test_the_runtime_is_the_one_that_is_there(root: Path) -> None:
+    with pytest.raises(NriError, match="there is neither containerd nor CRI-O below"):
+        detect(str(root))
+    (root / "etc/crio").mkdir()
+    (root / "etc/crio/crio.conf").touch()
+    assert detect(str(root)) == "crio"
+    config(root, "")
+    with pytest.raises(NriError, match=r"two runtimes, containerd and crio .*--runtime containerd"):
+        detect(str(root))
+
+
+@pytest.fixture
+def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The node's programs, which chroot runs here; what systemctl was asked is in `asked`."""
+    folder = root / "bin"
+    folder.mkdir()
+    scripts = {
+        "chroot": 'shift; exec "$@"',
+        "systemctl": f'echo $SYSTEMD_IGNORE_CHROOT $* >> {root}/asked; case "$*" in *containerd*) exit;; esac; exit 3',
+        "containerd": "echo containerd github.com/containerd/containerd 1.7.24 abc",
+    }
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_it(root: Path, programs: Path) -> None:
+    path = config(root, "[plugins.nri]\ndisable = true\n")
+    assert detect(str(root)) == "containerd"
+    for version in ("version = 1\n", ""):  # containerd 1.7 reads that table in such files
+        path.write_text(f"{version}[plugins.nri]\ndisable = true\n")
+        turn_on(root)
+        assert path.read_text() == f"{version}[plugins.nri]\ndisable = false\n"
+    restart(str(root), plan(str(root), "containerd", Timeouts()))
+    assert (root / "asked").read_text().splitlines()[-1] == "1 restart containerd.service"
+    (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")
+    path.write_text("# nothing\n")
+    turn_on(root)
+    assert path.read_text() == f"# nothing\n\n{HEAD}\n  disable = false\n"
+
+
+def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with_what_to_do(
+    root: Path, programs: Path
+) -> None:
+    for script, words in (
+        ("echo loaded", ""),
+        ("echo not-found", "systemd reports that crio.service is not-found; leave out --restart"),
+        (
+            "echo No systemd. >&2; echo Failed >&2; exit 1",
+            "systemctl failed: No systemd.; Failed; in a pod, set hostPID: true",
+        ),
+    ):
+        (programs / "systemctl").write_text(f"#!/bin/sh\n{script}\n")
+        with pytest.raises(NriError, match=f"nothing is changed: {words}") if words else nullcontext():
+            check_unit(str(root), "crio")
+
+
+def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
+    path = config(root, "version = 2\n")
+    change = plan(str(root), "containerd", Timeouts())
+    apply(str(root), change, Timeouts())
+    with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
+        restart(str(root), change)
+    assert path.read_text() == "version = 2\n" and os.listdir(path.parent) == ["config.toml"]
+
+
+def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(root: Path, programs: Path) -> None:
+    config(root, "version = 2\n")
+    change = plan(str(root), "containerd", Timeouts())
+    apply(str(root), change, Timeouts())
+    (programs / "systemctl").write_text(f"#!/bin/sh\n! grep -q disable {root}/etc/containerd/config.toml\n")
+    with pytest.raises(NriError, match=r"failed with 1; the configuration is as it was, and it was started with that"):
+        restart(str(root), change)

@@ -1,0 +1,46 @@
+"""Images as messages, and which login goes where."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls.images import credentials_for, image_message
+from nri.engine.images import Credentials, Image
+from nri.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "username"),
+    [("", None, ""), ("1000", 1000, ""), ("1000:50", 1000, ""), ("www", None, "www"), ("www:www", None, "www"),
+     ("0", 0, ""), ("²", None, "²"), ("٣", None, "٣"), ("4294967295", None, "4294967295"),
+     ("9" * 5000, None, "9" * 5000), ("-1", None, "-1"), (" 5", None, " 5")],
+)  # fmt: skip
+def test_an_images_user_is_a_number_or_a_name(user: str, uid: int | None, username: str) -> None:
+    made = image_message(Image("sha256:1", ("a:1",), ("a@sha256:2",), 5, config={"User": user}))
+    assert (made.id, made.repo_tags, made.repo_digests, made.size) == ("sha256:1", ["a:1"], ["a@sha256:2"], 5)
+    assert (made.uid.value if made.HasField("uid") else None, made.username) == (uid, username)
+
+
+@pytest.mark.parametrize("server", ["", "reg.example:5000", "https://reg.example:5000/v2/", "http://reg.example:5000"])
+def test_a_login_is_for_the_registry_that_it_names_or_for_any(server: str) -> None:
+    auth = pb.AuthConfig(username="me", password="p", server_address=server)
+    assert credentials_for(auth, "reg.example:5000") == Credentials("me", "p")
+
+
+def test_a_login_for_another_registry_or_an_empty_one_is_none() -> None:
+    auth = pb.AuthConfig(username="me", password="p", server_address="https://other.example")
+    assert credentials_for(auth, "reg.example") is None
+    assert credentials_for(pb.AuthConfig(), "reg.example") is None
+    assert credentials_for(pb.AuthConfig(password="p"), "reg.example") is None
+
+
+def test_docker_hub_has_several_names() -> None:
+    auth = pb.AuthConfig(auth="bWU6cA==", server_address="https://index.docker.io/v1/")
+    assert credentials_for(auth, "docker.io") == Credentials(auth="bWU6cA==")
+
+
+def test_a_registry_token_is_refused_and_not_shown() -> None:
+    with pytest.raises(RequestError) as caught:
+        credentials_for(pb.AuthConfig(registry_token="hidden"), "reg.example")
+    assert caught.value.field == "auth.registry_token" and "hidden" not in str(caught.value)

@@ -1,0 +1,54 @@
+"""The table of metrics, and metrics made from it."""
+
+from __future__ import annotations
+
+from nri.engine.calls.metrics import COUNTED, NETWORK, TABLE, TRANSFERRED, USED, Metrics, device_name
+from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfer
+
+
+def made(metrics: Metrics) -> dict[tuple[str, ...], int]:
+    """Value by name and the labels beyond the common ones."""
+    for each in metrics.rows:
+        assert len(each.label_values) == 1 + len(TABLE[each.name].more)
+        assert each.metric_type == TABLE[each.name].kind and each.timestamp == 9
+    return {(each.name, *each.label_values[1:]): each.value.value for each in metrics.rows}
+
+
+def test_the_keys_of_the_table_are_those_of_readings() -> None:
+    assert all(hasattr(ContainerStats(), row.key) for row in USED)
+    assert all(hasattr(InterfaceStats("", 0, 0, 0, 0), row.key) for row in NETWORK)
+    assert all(row.key in Transfer._fields for row in TRANSFERRED)
+
+
+def test_names_are_used_once_and_said_in_words() -> None:
+    names = [row.name for row in (*USED, *COUNTED, *NETWORK, *TRANSFERRED)]
+    assert len(set(names)) == len(names) and all(row.help.endswith(".") for row in TABLE.values())
+
+
+def test_what_is_not_known_has_no_metric_and_times_are_seconds() -> None:
+    metrics = Metrics(9, ["c"])
+    metrics.used(ContainerStats(cpu_usage_ns=2_500_000_000))
+    metrics.counted(Counters({"throttled": 3_000_000_000, "threads_max": 0, "major_page_faults": 4}, []))
+    assert made(metrics) == {
+        ("container_cpu_usage_seconds_total",): 2,
+        ("container_cpu_cfs_throttled_seconds_total",): 3,
+        ("container_threads_max",): 0,
+        ("container_memory_failures_total", "pgmajfault", "container"): 4,
+    }
+    metrics.used(None)
+    assert len(metrics.rows) == 4
+
+
+def test_disks_and_interfaces_are_labels() -> None:
+    metrics = Metrics(9, ["c"])
+    metrics.counted(Counters({}, [Transfer("999:7", 10, 1, 20, 2)]))
+    metrics.network(InterfaceStats("eth0", 1, 2, 3, 4, 5, 6, 7, 8))
+    found = made(metrics)
+    assert found["container_fs_writes_bytes_total", "999:7"] == 20
+    assert found["container_blkio_device_usage_total", "999:7", "999", "7", "Read"] == 10
+    assert found["container_network_receive_packets_total", "eth0"] == 5
+    assert found["container_network_transmit_packets_dropped_total", "eth0"] == 8
+
+
+def test_a_device_that_is_not_there_keeps_its_numbers() -> None:
+    assert device_name("999:7") == "999:7"

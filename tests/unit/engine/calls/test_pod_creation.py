@@ -1,0 +1,246 @@
+"""The calls on pods, on a dry engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.calls import pod_creation
+from nri.engine.calls.pod_creation import PodSteps
+from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.parts import Parts
+from nri.engine.lifecycle.processes import Processes
+from nri.engine.network.results import Attached, PortMapping
+from nri.engine.state import PodRecord, PodState
+from nri.engine.support.errors import AlreadyExists, EngineError, NotFound
+from nri.errors import NriError, RequestError
+
+WHOLE = ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
+
+
+def test_a_whole_life_has_each_event_once(dry: Any) -> None:
+    with dry.engine.events.subscribe() as listener:
+        pod = dry.pod()
+        assert dry.engine.inventory.pod(pod).record.state is PodState.READY
+        for _ in range(2):
+            dry.engine.pod_removal.stop(pod)
+        for _ in range(2):
+            dry.engine.pod_removal.remove(pod)
+        kinds = [listener.get(1).container_event_type for _ in range(4)]
+    assert dry.told.of("pod") == WHOLE
+    assert kinds == [0, 1, 2, 3]
+    with pytest.raises(NotFound):
+        dry.engine.inventory.pod(pod)
+
+
+@pytest.mark.parametrize("field", ["name", "namespace", "uid"])
+def test_a_pod_without_a_name_is_refused(dry: Any, field: str) -> None:
+    config = dry.pod_config()
+    config.metadata.ClearField(field)
+    with pytest.raises(RequestError, match=f"metadata.{field}"):
+        dry.engine.pod_creation.run(config)
+
+
+def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> None:
+    config = dry.pod_config()
+    with pytest.raises(RequestError, match="runtime_handler"):
+        dry.engine.pod_creation.run(config, "kata")
+    options = config.linux.security_context.namespace_options
+    options.userns_options.mode = pb.POD
+    ids = [pb.IDMapping(host_id=100_000, container_id=0, length=65_536)]
+    options.userns_options.uids.extend(ids)
+    options.userns_options.gids.extend(ids)
+    options.network = pb.NODE
+    with pytest.raises(RequestError, match=r'network: "NODE": cannot be shared by a pod whose ids are mapped'):
+        dry.engine.pod_creation.run(config)
+    options.network = pb.POD
+    options.ClearField("userns_options")
+    options.ipc = pb.TARGET
+    with pytest.raises(RequestError, match="ipc"):
+        dry.engine.pod_creation.run(config)
+    options.ipc = pb.POD
+    config.linux.sysctls["vm.swappiness"] = "1"
+    with pytest.raises(RequestError, match="sysctls"):
+        dry.engine.pod_creation.run(config)
+    config.linux.ClearField("sysctls")
+    config.log_directory = "logs/of/pods"  # of the engine's own working folder
+    with pytest.raises(RequestError, match="log_directory"):
+        dry.engine.pod_creation.run(config)
+    assert dry.told.events == [] and not [*(dry.config.root / "records/pods").iterdir()]
+
+
+def test_a_name_is_free_after_the_removal_and_not_before(dry: Any) -> None:
+    pod = dry.pod()
+    with pytest.raises(AlreadyExists):
+        dry.pod()
+    assert dry.engine.inventory.pod(pod).record.state is PodState.READY
+    dry.engine.pod_removal.stop(pod)
+    with pytest.raises(AlreadyExists):
+        dry.pod()
+    dry.engine.pod_removal.remove(pod)
+    dry.pod()
+
+
+def test_a_refusal_undoes_the_pod_and_is_told(dry: Any) -> None:
+    def refuse(_: Any) -> None:
+        raise nri.Reject("not here")
+
+    dry.told.on["run_pod_sandbox"] = refuse
+    with pytest.raises(NriError, match="not here"):
+        dry.pod()
+    assert dry.told.of("pod") == WHOLE and dry.engine.inventory.pods() == []
+    assert not [*(dry.config.state / "pods").iterdir()]
+
+
+def test_an_undo_that_fails_leaves_the_pod_to_be_stopped_again(dry: Any) -> None:
+    pod = dry.pod()
+    network = dry.engine.machinery.cni
+    network.delete, usual = lambda _: (_ for _ in ()).throw(EngineError("busy")), network.delete
+    with pytest.raises(EngineError, match="network: busy"):
+        dry.engine.pod_removal.stop(pod)
+    assert dry.engine.inventory.pod(pod).record.state is PodState.STOPPING
+    network.delete = usual
+    dry.engine.pod_removal.remove(pod)
+    assert dry.told.of("pod") == WHOLE
+
+
+def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "nri.engine.calls.container_creation.remove_bundle", lambda _: (_ for _ in ()).throw(OSError("busy"))
+        )
+        with pytest.raises(EngineError, match="busy"):
+            dry.engine.pod_removal.remove(pod)
+    assert dry.engine.inventory.pod(pod).record.state is PodState.REMOVING
+    # As a kubelet does before each removal: refused that, it would never come to the removal.
+    dry.engine.container_removal.stop(made)
+    dry.engine.pod_removal.stop(pod)
+    dry.engine.pod_removal.remove(pod)
+    assert dry.told.of("pod") == WHOLE and dry.engine.inventory.pods() == []
+
+
+def test_new_resources_are_asked_for_kept_and_told(dry: Any) -> None:
+    pod = dry.pod()
+    overhead, wanted = pb.LinuxContainerResources(cpu_shares=7), pb.LinuxContainerResources(cpu_shares=9)
+    dry.engine.resource_updates.update_pod(pod, overhead, wanted)
+    assert dry.engine.inventory.pod(pod).record.resources == {
+        "overhead": {"cpu_shares": "7"},
+        "resources": {"cpu_shares": "9"},
+    }
+    assert dry.told.of("pod")[1:] == ["update_pod_sandbox", "post_update_pod_sandbox"]
+    assert dry.engine.inventory.pod(pod).record.network == {}
+
+
+@pytest.fixture
+def steps(dry: Any) -> PodSteps:
+    engine = dry.engine
+    processes = Processes(engine.inventory, engine.machinery)
+    exit_handler = ExitHandler(engine.inventory, engine.machinery, engine.domain, processes, engine.events)
+    resources: Any = None  # steps of pods change none
+    return PodSteps(
+        Parts(engine.inventory, engine.machinery, processes, resources, engine.domain, exit_handler, engine.events)
+    )
+
+
+def config(**options: Any) -> pb.PodSandboxConfig:
+    made = pb.PodSandboxConfig(hostname="web")
+    for key, value in options.items():
+        setattr(made.linux.security_context.namespace_options, key, value)
+    return made
+
+
+def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps) -> None:
+    own, nodes = PodRecord("p1"), PodRecord("p2")
+    steps.prepare(own, config())
+    steps.prepare(nodes, config(network=pb.NODE))
+    assert own.hostname == "web"
+    assert nodes.hostname == dry.engine.machinery.machine.hostname
+    assert own.cgroup_path == own.cgroup_parent == dry.engine.machinery.pod_cgroup("p1")
+
+
+@pytest.mark.parametrize("field", ["network", "ipc", "pid"])
+def test_a_mode_that_a_pod_cannot_have_names_its_field(steps: PodSteps, field: str) -> None:
+    with pytest.raises(RequestError, match=f"{field}.*is not a mode of a pod"):
+        steps.prepare(PodRecord("p1"), config(**{field: pb.TARGET}))
+
+
+@pytest.mark.parametrize("field", ["network", "ipc", "pid"])
+def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: PodSteps, field: str) -> None:
+    made = config(**{field: pb.NODE})
+    users = made.linux.security_context.namespace_options.userns_options
+    users.mode = pb.POD
+    for rows in (users.uids, users.gids):
+        rows.add(host_id=100_000, container_id=0, length=65_536)
+    with pytest.raises(RequestError, match=f"{field}.*cannot be shared"):
+        steps.prepare(PodRecord("p1"), made)
+
+
+def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: PodSteps) -> None:
+    entry = dry.engine.inventory.pod(dry.pod())
+    names = [step.name for step in steps.of(entry)]
+    assert names == ["folders", "namespaces", "network", "files", "holder"]
+    assert [step.name for step in steps.of(entry, only_running=True)] == names[1:]
+
+
+def test_the_process_of_a_pod_is_killed_before_a_runtime_is_asked_to_delete_it(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that has to kill it looks only ten times a second whether it has ended."""
+    made, done = dry.pod(), list[str]()
+    conmon = dry.engine.machinery.conmon
+    remove = conmon.remove
+    monkeypatch.setattr(pod_creation, "send", lambda bundle, pod, pid, word, _: done.append(word))
+    monkeypatch.setattr(conmon, "remove", lambda *asked: (done.append("delete"), remove(*asked)))
+    dry.engine.pod_removal.stop(made)
+    assert done == ["KILL", "delete"]
+
+
+def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: PodSteps) -> None:
+    entry = dry.engine.inventory.pod(dry.pod())
+    pod = steps.spec_pod(entry)
+    assert pod.config.linux.cgroup_parent == entry.record.cgroup_parent != ""
+    assert not entry.config.linux.cgroup_parent, "the request stays as it came"
+
+
+def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
+    dry: Any, steps: PodSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = dry.pod_config()
+    asked.port_mappings.add(protocol=pb.UDP, container_port=53, host_port=5353, host_ip="10.0.0.1")
+    asked.dns_config.servers.append("10.0.0.53")
+    asked.annotations["a"] = "b"
+    entry = dry.engine.inventory.pod(dry.engine.pod_creation.run(asked))
+    machinery, told = dry.engine.machinery, {}
+
+    def add(network: Any, *place: Any, **more: Any) -> Attached:
+        told.update(more, network=network.name, place=place)
+        return Attached(("10.1.0.5",), (), "", {"ips": []})
+
+    (tmp_path / "10-pods.conflist").write_text('{"name": "pods", "plugins": [{"type": "bridge"}]}')
+    networks = replace(machinery.config.network, config_dir=tmp_path)
+    monkeypatch.setattr(machinery, "config", replace(machinery.config, network=networks))
+    monkeypatch.setattr(machinery, "dry", False)
+    monkeypatch.setattr(machinery.cni, "add", add)
+    next(step for step in steps.of(entry) if step.name == "network").do()
+    assert told == {
+        "network": "pods",
+        "place": (entry.id, Path(entry.record.namespace_paths["network"])),
+        "arguments": {
+            "K8S_POD_NAMESPACE": "n", "K8S_POD_NAME": "pod", "K8S_POD_INFRA_CONTAINER_ID": entry.id,
+            "K8S_POD_UID": "u-pod",
+        },
+        "ports": [PortMapping(5353, 53, "udp", "10.0.0.1")],
+        "dns": {"servers": ["10.0.0.53"]},
+        "cgroup_path": entry.record.cgroup_parent,
+        "pod_annotations": {"a": "b"},
+    }  # fmt: skip
+    assert (entry.record.ips, entry.record.network) == (["10.1.0.5"], {"ips": []})

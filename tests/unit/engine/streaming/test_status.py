@@ -1,0 +1,23 @@
+"""Outcomes are what client-go reads: JSON from v4 on, a text of failures before."""
+
+import json
+
+from nri.engine.streaming.channels import Status
+
+
+def test_success_is_said_in_json_and_by_silence() -> None:
+    assert json.loads(Status().json()) == {"metadata": {}, "status": "Success"} and Status().text() == b""
+
+
+def test_an_exit_code_is_a_cause() -> None:
+    found = json.loads(Status(7).json())
+    assert (found["status"], found["reason"]) == ("Failure", "NonZeroExitCode")
+    assert found["details"] == {"causes": [{"reason": "ExitCode", "message": "7"}]}
+    assert Status(7).text() == b"command terminated with non-zero exit code: exit status 7"
+
+
+def test_an_error_is_a_message_of_bounded_length() -> None:
+    found = json.loads(Status(error="no such\udcff" + "x" * 100_000).json())
+    assert (found["reason"], found["code"]) == ("InternalError", 500)
+    assert "no such\udcff" in found["message"] and len(found["message"]) < 20_000
+    assert b"no such?" in Status(error="no such\udcff").text()

@@ -1,0 +1,277 @@
+"""An engine's next life, on a dry engine: what was half made, what had ended, what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine import replay as module
+from nri.engine.calls.statuses import StatusCalls
+from nri.engine.lifecycle.cgroups import Cgroups
+from nri.engine.lifecycle.inventory import container_status
+from nri.engine.lifecycle.processes import Processes
+from nri.engine.replay import RECORD_LOST, lost_container, lost_pod, sweep
+from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import EngineError
+
+
+def records(dry: Any, kind: str) -> dict[str, Any]:
+    paths = (dry.config.root / "records" / kind).glob("*.json")
+    return {path.stem: json.loads(path.read_text()) for path in paths}
+
+
+def change(dry: Any, kind: str, identity: str, **values: Any) -> None:
+    path = dry.config.root / "records" / kind / f"{identity}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_once(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    engine = dry.restart()
+    assert engine.inventory.container(made).ended.wait(20)
+    assert engine.inventory.container(made).record.state is ContainerState.EXITED
+    assert dry.told.of("c")[-1] == "stop_container"
+    engine = dry.restart()
+    engine.pod_removal.remove(pod)
+    assert dry.told.of("c").count("stop_container") == dry.told.of("c").count("remove_container") == 1
+    assert dry.told.of("pod") == ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
+
+
+def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    dry.engine.container_removal.stop(made)
+    dry.engine.stop()
+    change(dry, "containers", made, nri={"told": "created"})
+    dry.told.events.clear()
+    engine = dry.restart()
+    assert engine.inventory.container(made).ended.wait(20)
+    assert dry.told.of("c") == ["stop_container"]
+    assert dry.told.known[-1][1] == ["c"]  # and plugins that join before know of it
+
+
+def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod)
+    dry.engine.stop()
+    change(dry, "containers", made, state="creating")
+    dry.told.events.clear()
+    engine = dry.restart()
+    assert (engine.inventory.containers(), engine.complaints, dry.told.events) == ([], [], [])
+    assert records(dry, "containers") == {} and not (dry.config.state / "bundles" / made).exists()
+    dry.engine.stop()
+    change(dry, "pods", pod, state="creating")
+    engine = dry.restart()
+    assert (engine.inventory.pods(), records(dry, "pods")) == ([], {})
+
+
+def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod, labels={"a": "b"})
+    before = dry.engine.inventory.container(made).record
+    after = dry.restart().inventory.container(made)
+    assert (after.record.name, after.record.labels) == (before.name, {"a": "b"})
+    assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
+
+
+def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    dry.engine.container_removal.stop(made)
+    dry.engine.stop()
+    change(dry, "containers", made, state="removing")
+    engine = dry.restart()
+    engine.container_removal.remove(made)
+    assert engine.inventory.containers() == [] and dry.told.of("c")[-1] == "remove_container"
+
+
+def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_containers_stay(dry: Any) -> None:
+    pod = dry.pod()
+    container = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    for _ in range(2):  # also at the next start
+        engine = dry.restart()
+        record = engine.inventory.pod(pod).record
+        assert (record.state, record.namespace, record.uid) == (PodState.STOPPING, "n", "u-pod")
+        assert engine.inventory.pod(pod).config.metadata.name == "pod"
+        assert engine.inventory.container(container).record.pod_id == pod
+    engine.pod_removal.remove(pod)
+    assert (engine.inventory.pods(), engine.inventory.containers()) == ([], [])
+    assert (dry.config.root / "records/broken" / f"{pod}.json").read_text() == "{"
+
+
+def test_a_container_whose_record_cannot_be_read_is_in_its_pod_and_names_the_reason(dry: Any) -> None:
+    pod = dry.pod()
+    container = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
+    engine = dry.restart()
+    entry = engine.inventory.container(container)
+    assert (entry.record.pod_id, entry.config.metadata.name, entry.record.image) == (pod, "c", "busybox")
+    assert f"records/containers/{container}.json" in entry.record.message and "set aside as" in entry.record.message
+    assert dry.told.known[-1] == (["pod"], ["c"])
+    engine.container_removal.remove(container)
+    assert dry.told.of("c")[-2:] == ["stop_container", "remove_container"]
+    assert not (dry.config.state / "bundles" / container).exists()
+
+
+def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: Any) -> None:
+    container = dry.create(dry.pod())
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
+    (dry.config.state / "bundles" / container / "config.json").write_text("{")
+    engine = dry.restart()
+    assert engine.inventory.containers() == [] and not (dry.config.state / "bundles" / container).exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mounts", [{"container_path": 7}]), ("resources", {"cpu_shares": "x"}), ("user", {"uid": []}),
+     ("config", {"metadata": {"name": 7}}), ("config", {}),
+     ("config", {"metadata": {"name": "c"}}), ("exit_code", 1 << 40)],
+)  # fmt: skip
+def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, key: str, value: object) -> None:
+    container = dry.create(dry.pod())
+    dry.engine.stop()
+    change(dry, "containers", container, **{key: value})
+    engine = dry.restart()
+    assert "set aside as" in engine.inventory.container(container).record.message
+    container_status(engine.inventory.container(container))
+
+
+@pytest.mark.parametrize("spec", ['{"mounts": "x"}', "{", '{"linux": {"resources": {"cpu": 7}}}'])
+def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry: Any, spec: str) -> None:
+    container = dry.run(dry.pod())
+    dry.engine.stop()
+    (dry.config.state / "bundles" / container / "config.json").write_text(spec)
+    engine = dry.restart()
+    assert [line for line in engine.complaints if f"{container}/config.json cannot be used" in line]
+    engine.container_removal.stop(container)
+    engine.container_removal.remove(container)
+    assert engine.inventory.containers() == []
+
+
+def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{made}.json").unlink()
+    engine = dry.restart()
+    assert not (dry.config.state / "bundles" / made).exists()
+    assert engine.inventory.pods() and (dry.config.state / "pods" / pod).exists()
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").unlink()
+    dry.restart()
+    assert not (dry.config.state / "pods" / pod).exists()
+
+
+def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
+    pod = dry.pod()
+    dry.engine.stop()
+    for path in (dry.config.state / "pods" / pod).iterdir():
+        path.unlink()
+    (dry.config.state / "pods" / pod).rmdir()
+    assert dry.restart().inventory.pod(pod).record.state is PodState.STOPPING
+
+
+def processes_of(dry: Any) -> Processes:
+    return Processes(dry.engine.inventory, dry.engine.machinery)
+
+
+def test_what_has_an_id_stays_and_images_that_it_mounts(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[str] = []
+    monkeypatch.setattr(dry.engine.images, "unmount", gone.append)
+    for name in ("c1", "c1-image0", "c2", "c2-image3", "p1"):
+        (dry.engine.images.snapshots.root / name).mkdir()
+    assert sweep(dry.engine.machinery, processes_of(dry), {"c1", "p1"}) == []
+    assert gone == ["c2", "c2-image3"]
+
+
+def left(dry: Any) -> list[Path]:
+    """Folders of a container and a pod that no record knows."""
+    places = dry.engine.machinery.places
+    folders = [places.bundle("lost"), places.pod("lostpod"), dry.engine.images.root / "dry/lost"]
+    (dry.engine.images.snapshots.root / "lost").mkdir()
+    for folder in folders:
+        folder.mkdir(parents=True)
+    return folders
+
+
+def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    folders = left(dry)
+    assert sweep(dry.engine.machinery, processes_of(dry), {pod, made}) == []
+    assert not [folder for folder in folders if folder.exists()]
+    places = dry.engine.machinery.places
+    assert places.bundle(made).exists()
+    assert places.pod(pod).exists()
+
+
+def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, pod, _ = left(dry)
+
+    def refuse(*_: object) -> None:
+        raise EngineError("it is busy")
+
+    monkeypatch.setattr(module, "remove_bundle", refuse)
+    complaints = sweep(dry.engine.machinery, processes_of(dry), set())
+    assert "the bundle of lost, of which there is no record: it is busy" in complaints
+    assert bundle.exists()
+    assert not pod.exists()
+
+
+def test_a_pod_without_containers_whose_record_is_lost_is_listed_under_its_id(dry: Any) -> None:
+    pod, other = dry.pod(), dry.pod("other")
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    change(dry, "pods", other, config={})
+    engine = dry.restart()
+    items = StatusCalls(engine.inventory).list_pod_sandbox(pb.ListPodSandboxRequest(), None).items
+    assert {item.id: item.metadata.name for item in items} == {pod: pod, other: other}
+    for identity in (pod, other):
+        engine.pod_removal.remove(identity)
+
+
+def bundle(dry: Any, identity: str, spec: object) -> None:
+    folder = dry.engine.machinery.places.bundle(identity)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(spec))
+
+
+def test_a_container_has_the_pod_of_its_spec_and_the_cgroup_of_its_name(dry: Any, tmp_path: Path) -> None:
+    (tmp_path / "cgroups/kubepods/pod1/c1").mkdir(parents=True)
+    cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
+    rows = {"sandbox-id": "p1", "container-name": "app", "sandbox-name": "web", "sandbox-namespace": "shop"}
+    bundle(dry, "c1", {"annotations": {f"io.kubernetes.cri.{key}": text for key, text in rows.items()}})
+    container = lost_container("c1", "it cannot be read", dry.engine.machinery, cgroups)
+    assert (container.pod_id, container.cgroup_path, container.state) == (
+        "p1", "/kubepods/pod1/c1", ContainerState.UNKNOWN,
+    )  # fmt: skip
+    assert (container.reason, container.message) == (RECORD_LOST, "it cannot be read")
+    assert container.config["metadata"] == {"name": "app"}
+    pod = lost_pod("p1", dry.engine.machinery, cgroups, [container])
+    assert (pod.state, pod.namespace, pod.cgroup_parent) == (PodState.STOPPING, "shop", "/kubepods/pod1")
+    assert pod.config["linux"]["cgroup_parent"] == "/kubepods/pod1"  # a client's, which the engine does not remove
+
+
+@pytest.mark.parametrize(
+    "spec", [[], {"annotations": 7}, {"annotations": {"io.kubernetes.cri.sandbox-id": ["p"]}},
+             {"annotations": {"io.kubernetes.cri.sandbox-id": "\ud800"}}]
+)  # fmt: skip
+def test_a_container_without_a_spec_that_can_be_used_has_no_pod(dry: Any, tmp_path: Path, spec: object) -> None:
+    bundle(dry, "c1", spec)
+    container = lost_container("c1", "", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"))
+    assert (container.pod_id, container.cgroup_path, container.runtime_handler) == ("", "", "runc")
+
+
+def test_a_pod_of_which_nothing_is_known_has_the_cgroup_that_the_engine_gives(dry: Any, tmp_path: Path) -> None:
+    pod = lost_pod("p1", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"), [])
+    assert pod.config["metadata"] == {"name": "p1"}
+    assert pod.cgroup_parent == dry.engine.machinery.pod_cgroup("p1") and pod.config["linux"]["cgroup_parent"] == ""

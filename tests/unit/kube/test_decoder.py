@@ -1,0 +1,45 @@
+"""Objects are read with the fields that are used, in proportion to their JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nri.kube.decoder import Document, Pod, TooCostly, make_decoder
+from nri.policies.koordinator.rules.defaults import DEFAULTS
+
+
+def labels(number: int) -> bytes:
+    return json.dumps({"metadata": {"name": "a", "labels": {f"k{each}": "v" for each in range(number)}}}).encode()
+
+
+def test_fields_that_nothing_uses_are_passed_over() -> None:
+    given = b'{"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"containers": [{"name": "c", "env": [{}]}]}}'
+    assert make_decoder(Pod)(given).value == {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def test_a_pod_of_many_short_texts_is_too_costly_and_one_of_as_many_bytes_in_few_is_not() -> None:
+    read, given = make_decoder(Pod), labels(3000)
+    with pytest.raises(TooCostly, match=f"{len(given)} bytes of short texts"):
+        read(given)
+    long = json.dumps({"metadata": {"name": "a", "annotations": {"k": "v" * len(given)}}}).encode()
+    assert read(long).size < 2 * len(long)
+
+
+def test_a_pod_of_a_hundred_labels_and_a_nodeslo_are_not_too_costly() -> None:
+    assert make_decoder(Pod)(labels(100)).value["metadata"]["labels"]["k99"] == "v"
+    slo = json.dumps({"metadata": {"name": "n"}, "spec": {"parts": [DEFAULTS] * 20}}).encode()
+    assert make_decoder(Document)(slo).value["spec"]["parts"][19] == json.loads(json.dumps(DEFAULTS))
+
+
+def test_half_a_character_becomes_a_replacement_as_with_go() -> None:
+    assert make_decoder(Pod)(rb'{"metadata": {"name": "a\ud800"}}').value["metadata"]["name"] == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    "given", [b'{"metadata": {"name": 7}}', b"[]", b"{", b'{"metadata": {"name": "\xff"}}', b'{"x":' + b"[" * 100_000]
+)
+def test_what_is_not_an_object_of_the_kind_is_a_value_error(given: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        make_decoder(Pod)(given)

@@ -1,0 +1,64 @@
+"""Pins as answers, and what a runtime asks for as requests."""
+
+from __future__ import annotations
+
+import nri
+from nri.api import messages as m
+from nri.kube.requests import Requests
+from nri.placement.answers import adjustment_of, differing, requests_after, updates_of
+from nri.placement.containers import Pins
+from nri.placement.scheduling import SchedulingClass
+from nri.testing import make_container
+from tests.support.placement import GIB, container
+
+
+def test_what_is_not_pinned_is_not_in_the_answer() -> None:
+    wanted = nri.Adjustment().set_cpuset_cpus("1-2").set_cpuset_mems("0").set_cpu_shares(512)
+    assert adjustment_of(Pins("1-2", "0", 512)) == wanted
+    assert adjustment_of(Pins("", None, None)) == nri.Adjustment()
+
+
+def test_others_are_updated_by_what_changes_alone() -> None:
+    first, second = updates_of({"a": Pins(cpus="3"), "b": Pins("", "1", 2), "c": Pins("", None, None)})
+    assert first == nri.Update("a").set_ignore_failure().set_cpuset_cpus("3")
+    assert second == nri.Update("b").set_ignore_failure().set_cpuset_mems("1").set_cpu_shares(2)
+
+
+def test_a_container_that_has_its_pins_already_needs_none() -> None:
+    told = make_container(cpus="0,1,2", mems="0", cpu_shares=512)
+    assert differing(Pins("0-2", "0", 512), told) == Pins()
+    assert differing(Pins("0-3", "1", 2), told) == Pins("0-3", "1", 2)
+    assert differing(Pins("0-2"), make_container(cpus="nonsense")) == Pins("0-2")
+
+
+def test_a_resize_changes_what_it_names() -> None:
+    one = container("one", 500, GIB, qos="Burstable", limit_m=1000, memory_limit=2 * GIB)
+    told = make_container()
+    told.linux.oom_score_adj.value = 500
+
+    def after(**resources: object) -> Requests:
+        return requests_after(one, told, make_container(**resources).linux.resources, 4 * GIB)  # type: ignore[arg-type]
+
+    assert after() == one.requests
+    assert after(cpu_shares=1024) == one.requests._replace(cpu_m=1000)
+    assert after(cpu_shares=2) == one.requests._replace(cpu_m=0)
+    assert after(cpu_quota=200000, cpu_period=100000) == one.requests._replace(cpu_limit_m=2000)
+    assert after(memory_limit=3 * GIB) == Requests(500, 1000, 2 * GIB, 3 * GIB)
+
+
+def test_a_guaranteed_container_is_limited_to_what_it_requests() -> None:
+    one = container("one", 500, GIB)
+    resources = m.LinuxResources()
+    resources.cpu.shares.value = 2048
+    assert requests_after(one, make_container(), resources, 4 * GIB) == Requests(2000, 2000, GIB, GIB)
+
+
+def test_a_scheduling_class_is_in_the_answer_with_its_times_in_nanoseconds() -> None:
+    exact = SchedulingClass("x", policy="deadline", flags=["reset-on-fork"], runtime=1000, deadline=5000, period=6000)
+    made = nri.Adjustment().set_scheduler(
+        "DEADLINE", flags=["RESET_ON_FORK"], runtime_ns=1_000_000, deadline_ns=5_000_000, period_ns=6_000_000
+    )
+    assert adjustment_of(Pins(), exact) == made
+    assert adjustment_of(Pins(), SchedulingClass("x", nice=5)) == nri.Adjustment().set_scheduler("OTHER", nice=5)
+    io = SchedulingClass("x", ioClass="be", ioPriority=7)
+    assert adjustment_of(Pins(), io) == nri.Adjustment().set_io_priority("BE", 7)

@@ -1,0 +1,460 @@
+"""Custom resources to a plugin's file, and what the plugin says of it back, with an apiserver that is scripted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import NriError
+from nri.kube.client.connection import Listing
+from nri.kube.client.objects import ApiserverError, key_of
+from nri.kube.kept import KeptObjects
+from nri.placement import custom_resource as resources_module
+from nri.placement.custom_resource import Place, Resources, chosen
+from nri.placement.policy import document
+from nri.placement.registry import POLICIES
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.service.client import ask as ask_socket
+from nri.stub.session import settings
+from tests.support.placement import guest, topology_aware, write_machine
+from tests.support.waiting import wait_for
+
+SPEC = {"reservedResources": {"cpu": "cpuset:0"}}
+
+
+def policy(name: str, spec: Any = SPEC, generation: int = 1) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "kube-system", "uid": f"u-{name}", "generation": generation}
+    return {"kind": "TopologyAwarePolicy", "apiVersion": "config.nri/v1alpha1", "metadata": meta, "spec": spec}
+
+
+class Api:
+    """An apiserver with these policies and one node, which keeps what it is asked to change."""
+
+    def __init__(self, *policies: dict[str, Any], group: str = "") -> None:
+        self.lists = {"TopologyAwarePolicy": list(policies), "Node": [{"metadata": {"name": "n1", "labels": {}}}]}
+        if group:
+            self.lists["Node"][0]["metadata"]["labels"]["config.nri/group"] = group
+        self.patched: list[tuple[str, dict[str, Any]]] = []
+        self.refuses: list[ApiserverError] = []
+        self.asked: list[tuple[str, str]] = []
+
+    def list(self, kind: Any, fields: str, _version: str) -> Listing:
+        self.asked.append((kind.name, fields))
+        kept = KeptObjects()
+        for thing in self.lists[kind.name]:
+            kept.put(key_of(thing), thing, 1)
+        return Listing(kept, "1")
+
+    def watch(self, *_: Any) -> Any:
+        raise ApiserverError("watch", 0, "not here")
+
+    def patch(self, _what: str, path: str, changes: dict[str, Any], owner: str = "") -> None:
+        if self.refuses:
+            raise self.refuses.pop()
+        self.patched.append((path + (f"?{owner}" if owner else ""), changes))
+
+
+class Plugin:
+    """A plugin that takes each file that it finds, or says why not."""
+
+    def __init__(self, file: Path, problem: str = "") -> None:
+        self.file, self.problem, self.up = file, problem, True
+        self.unmet: list[str] = []
+        self._shown = document(topology_aware())
+
+    def __call__(self) -> dict[str, Any]:
+        if not self.up:
+            raise NriError("cannot connect")
+        given = int(self.file.exists()) and self.file.stat().st_mtime_ns
+        return self._shown | {"configuration": {"given": given, "problem": self.problem, "unmet": self.unmet}}
+
+
+def place_of(file: Path) -> Place:
+    """The resource of topology-aware on the node n1."""
+    row = POLICIES["topology-aware"]
+    return Place(row.resource, row.load().plugin_options_type, "n1", "kube-system", "config.nri/group", file)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "policy.json"
+
+
+def followed(api: Api, file: Path, plugin: Callable[[], dict[str, Any]]) -> Resources:
+    """Resources that have been read once."""
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
+    made = Resources(api, place, plugin)  # type: ignore[arg-type]
+    for each in made.followers:
+        each.run_once()
+    return made
+
+
+def relisted(resources: Resources, api: Api) -> None:
+    """Let a change of the policies be seen, as after a watch."""
+    resources.take_policies(
+        {("kube-system", each["metadata"]["name"]): each for each in api.lists["TopologyAwarePolicy"]}
+    )
+
+
+def statuses(api: Api) -> list[tuple[str, Any]]:
+    found = [
+        (path.split("/")[-2], changes["status"]["nodes"]["n1"]) for path, changes in api.patched if "status" in path
+    ]
+    return [(name, status and (status["status"], status["errors"], status["generation"])) for name, status in found]
+
+
+def test_the_node_s_own_policy_comes_first_then_its_group_s_then_the_default() -> None:
+    names = ["default", "group.fast", "node.n1", "node.n2"]
+    policies = {("kube-system", name): policy(name) for name in names}
+
+    def name(*left: str, group: str = "fast") -> str:
+        found = chosen({key: each for key, each in policies.items() if key[1] in left}, "n1", group)
+        return found["metadata"]["name"] if found else ""
+
+    assert name(*names) == "node.n1"
+    assert name("default", "group.fast") == "group.fast"
+    assert name("default", "group.fast", group="") == "default"
+    assert name("node.n2") == ""
+
+
+def test_a_policy_becomes_the_file_and_its_status_success(file: Path) -> None:
+    api = Api(policy("default"), policy("group.fast", {**SPEC, "pinMemory": False}, 7), group="fast")
+    followed(api, file, Plugin(file)).step()
+    assert json.loads(file.read_text())["spec"]["pinMemory"] is False
+    assert statuses(api) == [("group.fast", ("Success", "", 7))]
+    assert ("TopologyAwarePolicy", "metadata.namespace=kube-system") in api.asked
+    assert ("Node", "metadata.name=n1") in api.asked
+    path, zones = api.patched[-1]
+    assert path == "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/n1?nri-placement"
+    assert zones["metadata"] == {"name": "n1"} and "root" in [zone["name"] for zone in zones["zones"]]
+
+
+def test_what_running_containers_ask_for_in_vain_is_in_the_status_as_long_as_it_is_so(file: Path) -> None:
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    for unmet in ([], ["n/p/a: there is no type", "n/p/b: there is no class"], []):
+        plugin.unmet = unmet
+        resources.step()
+        resources.step()
+    both = "n/p/a: there is no type; n/p/b: there is no class"
+    assert statuses(api) == [("default", ("Success", errors, 1)) for errors in ("", both, "")]
+
+
+def test_nothing_is_written_twice(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    before = len(api.patched)
+    resources.step()
+    assert len(api.patched) == before == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_the_plugin_refuses_is_not_what_it_finds_when_it_starts_again(
+    file: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good = file.read_bytes()
+    for generation in (2, 3):
+        plugin.problem, plugin.up = "it leaves no place for default/web/main", not late
+        api.lists["TopologyAwarePolicy"] = [policy("default", {**SPEC, "pinMemory": False}, generation)]
+        relisted(resources, api)
+        resources.step()
+        assert (file.read_bytes() == good) is not late
+    plugin.up = True
+    resources.step()
+    assert file.read_bytes() == good
+    assert statuses(api)[-1] == ("default", ("Failure", plugin.problem, 3))
+
+
+def test_what_is_wrong_is_told_once_whatever_else_is_wrong(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    resources = followed(api, file, Plugin(file))
+    for _ in range(3):
+        api.refuses = [ApiserverError("apply", 404, "gone")]
+        resources.step()
+    assert len([line for line in caplog.messages if "there is no" in line]) == 1
+
+
+def test_what_the_plugin_refuses_is_in_the_status(file: Path) -> None:
+    api = Api(policy("default"))
+    followed(api, file, Plugin(file, "it leaves no place for default/web/main")).step()
+    assert statuses(api) == [("default", ("Failure", "it leaves no place for default/web/main", 1))]
+
+
+def test_a_policy_that_cannot_be_read_leaves_the_file_and_names_the_key(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    before = file.read_text()
+    api.lists["TopologyAwarePolicy"] = [policy("default", {**SPEC, "pinCPUs": True}, 2)]
+    relisted(resources, api)
+    resources.step()
+    assert file.read_text() == before
+    (_, _), (name, (status, errors, generation)) = statuses(api)
+    assert (name, status, generation) == ("default", "Failure", 2)
+    assert "pinCPUs" in errors and "pinCPU" in errors
+
+
+def test_the_policy_before_loses_this_node_s_status(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    api.lists["TopologyAwarePolicy"].append(policy("node.n1"))
+    relisted(resources, api)
+    resources.step()
+    assert statuses(api)[1:] == [("default", None), ("node.n1", ("Success", "", 1))]
+
+
+def test_what_the_apiserver_refuses_is_tried_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    api.refuses = [ApiserverError("patch", 403, "forbidden")]
+    resources.step()
+    assert "see the roles in" in caplog.text and statuses(api) == []
+    resources.step()
+    assert statuses(api) == [("default", ("Success", "", 1))]
+
+
+def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = Plugin(file)
+    plugin.up = False
+    followed(Api(), file, plugin).step()
+    assert "there is no topologyawarepolicies.config.nri node.n1 or default" in caplog.text
+    assert not file.exists()
+
+
+def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    plugin.up = False
+    resources = followed(api, file, plugin)
+    resources.step()
+    resources.step()
+    assert statuses(api) == [("default", ("Failure", "cannot connect", 1))]
+    plugin.up = True
+    resources.step()
+    resources.step()
+    assert statuses(api)[1:] == [("default", ("Success", "", 1))]
+
+
+def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api, plugin = Api(policy("default")), Plugin(file)
+    followed(api, file, lambda: {"configuration": plugin()["configuration"]}).step()
+    assert file.exists() and "cannot be used (KeyError: 'zones'); let plugin and follow be of one" in caplog.text
+
+
+def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
+    api = Api(policy("default"))
+    followed(api, file, Plugin(file.with_name("another"))).step()
+    ((_, (status, errors, _)),) = statuses(api)
+    assert status == "Failure" and f"is its --config {file}?" in errors
+
+
+def test_a_plugin_that_starts_while_it_is_waited_for_has_taken_the_file(file: Path) -> None:
+    api, plugin, asked = Api(policy("default")), Plugin(file), iter((False, False))
+
+    def starts_later() -> dict[str, Any]:
+        plugin.up = next(asked, True)
+        return plugin()
+
+    followed(api, file, starts_later).step()
+    assert statuses(api) == [("default", ("Success", "", 1))]
+
+
+def test_nothing_is_written_before_the_apiserver_has_answered(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(Api):
+        def list(self, kind: Any, fields: str, _version: str) -> Any:
+            raise ApiserverError("list", 0, "not here")
+
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
+    stopping = threading.Event()
+    resources = Resources(Silent(), place, Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(stopping, True), daemon=True)
+    thread.start()
+    wait_for(lambda: "waiting for the apiserver" in caplog.text, "it says what it waits for")
+    stopping.set()
+    thread.join(20)
+    assert not thread.is_alive() and not file.exists()
+
+
+def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    api.refuses = [ApiserverError("patch", 403, "forbidden")]
+    resources.step()
+    resources.take_policies({})
+    api.refuses = [ApiserverError("patch", 404, "no such policy")]
+    resources.step()
+    assert [path.split("/")[-2] for path, _ in api.patched] == ["noderesourcetopologies"]
+
+
+def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
+    api, plugin = Api(policy("default", {**SPEC, "pinCPUs": True})), Plugin(file)
+    plugin.up = False
+    resources = Resources(api, place, plugin)  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
+    thread.start()
+    wait_for(lambda: "the configuration stays what it was" in caplog.text, "the policy is refused")
+    assert not file.exists()
+    api.lists["TopologyAwarePolicy"] = [policy("default", generation=2)]
+    relisted(resources, api)
+    thread.join(20)
+    assert not thread.is_alive() and file.exists()
+
+
+NEW = {**SPEC, "pinMemory": False}
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["at rest", "killed before the plugin had its say"])
+def test_once_leaves_a_file_that_is_there_to_a_plugin_that_can_say_what_it_thinks_of_another(
+    file: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    caplog.set_level("INFO")
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good, plugin.up = file.read_bytes(), False
+    api.lists["TopologyAwarePolicy"] = [policy("default", NEW, 2)]
+    relisted(resources, api)
+    if killed:
+        resources.step()
+        assert file.read_bytes() != good
+    followed(api, file, plugin).run(threading.Event(), once=True)
+    assert file.read_bytes() == good and f"{file} stays as it is" in caplog.text
+    plugin.up = True
+    followed(api, file, plugin).step()
+    assert json.loads(file.read_text())["spec"] == NEW
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = Plugin(file)
+    plugin.up = False
+    file.parent.mkdir()
+    file.write_text(json.dumps(policy("default", {**SPEC, "pinCPUs": True})))
+    followed(Api(policy("default")), file, plugin).run(threading.Event(), once=True)
+    assert json.loads(file.read_text())["spec"] == SPEC
+    assert "pinCPUs: unknown key" in caplog.text and "it is written again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem", "words"),
+    [
+        (NEW, "it leaves no place for default/web/main", "it leaves no place for default/web/main"),
+        ({**SPEC, "pinCPUs": True}, "", r'pinCPUs: unknown key \(did you mean "pinCPU"\?\)'),
+        (NEW, "late", "has not taken it in time"),
+    ],
+    ids=["refused", "unreadable", "late"],
+)
+def test_once_beside_a_plugin_that_does_not_take_it_ends_with_the_reason_and_the_last_good_file(
+    file: Path, spec: Any, problem: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    followed(api, file, plugin).run(threading.Event(), once=True)
+    good = file.read_bytes()
+    api.lists["TopologyAwarePolicy"] = [policy("default", spec, 2)]
+    plugin.problem = problem
+    if problem == "late":
+        plugin.file = file.with_name("another")
+    with pytest.raises(NriError, match=rf"default, generation 2: .*{words}.*; .*{file.name} is as it was"):
+        followed(api, file, plugin).run(threading.Event(), once=True)
+    assert file.read_bytes() == good
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_seen(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good, plugin.up = file.read_bytes(), False
+    for generation, spec in ((2, NEW), (3, {**SPEC, "pinCPUs": True})):
+        api.lists["TopologyAwarePolicy"] = [policy("default", spec, generation)]
+        relisted(resources, api)
+        resources.step()
+        assert (file.read_bytes() == good) is (generation == 3)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["beside it", "killed meanwhile"])
+def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_last_good_one(
+    file: Path, tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    write_machine(tmp_path, guest())
+    api, plugin, absent = Api(policy("default")), TopologyAwarePlugin(), Plugin(file)
+
+    def start() -> None:
+        """Connect, as often as that is: each time the file is read."""
+        settings.apply(plugin, "", str(file), {"host-root": [str(tmp_path)], "state-dir": [str(file.parent)]})
+        plugin.configure()
+
+    def show() -> Any:
+        socket = file.with_name("topology-aware.sock")
+        return ask_socket(str(socket), "/show", 5)[1] if socket.exists() else absent()
+
+    resources = followed(api, file, show)
+    resources.step()
+    good, absent.up = file.read_bytes(), False
+    api.lists["TopologyAwarePolicy"] = [policy("default", {"reservedResources": {"cpu": "cpuset:77"}}, 2)]
+    relisted(resources, api)
+    resources.step()
+    assert file.read_bytes() != good
+    start()
+    assert "77 are not among the available CPUs (leave them out); the configuration stays what it was" in caplog.text
+    resources = followed(api, file, show) if killed else resources
+    resources.step()
+    start()
+    resources.step()
+    assert file.read_bytes() == good
+    (_, (status, errors, generation)) = statuses(api)[-1]
+    assert (status, generation) == ("Failure", 2) and "77 are not among" in errors
+    start()
+    assert show()["configuration"]["problem"] == ""
+    plugin.closed()
+
+
+def test_once_ends_when_the_file_is_there(file: Path) -> None:
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
+    Resources(Api(policy("default")), place, Plugin(file)).run(threading.Event(), once=True)  # type: ignore[arg-type]
+    assert file.exists()
+
+
+def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
+    place = Place(
+        POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
+    )
+    api, stopping = Api(policy("default")), threading.Event()
+    resources = Resources(api, place, Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(stopping,))
+    thread.start()
+    wait_for(lambda: statuses(api), "the status")
+    stopping.set()
+    resources.cut()
+    thread.join()

@@ -1,0 +1,70 @@
+"""Which mounts and devices are hints, by the annotations of a container."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.placement.hints import sources_of
+from tests.support.placement import container
+
+
+@pytest.mark.parametrize(
+    ("value", "mounts", "devices"),
+    [
+        (None, True, True),
+        ("true", True, True),
+        ("false", False, False),
+        ("mounts", True, False),
+        ("devices,pod-resources", False, True),
+        ("all", True, True),
+        ("mounts,none", False, False),
+        ("disks", False, False),
+    ],
+)
+def test_the_kinds_that_count(value: str | None, mounts: bool, devices: bool) -> None:
+    one = container("one", **({} if value is None else {"topologyhints": value}))
+    found = sources_of(one)
+    assert (found.mounts, found.devices) == (mounts, devices)
+    assert bool(one.doubts) == (value == "disks")
+
+
+def test_what_is_denied_does_not_count_unless_it_is_allowed() -> None:
+    deny, allow = "{type: prefix, paths: [/data, /sys/devices/pci]}", "{type: glob, paths: ['/data/fast*']}"
+    one = container("one", **{"deny.topologyhints": deny, "allow.topologyhints": allow})
+    found = sources_of(one)
+    assert [found.counts(path) for path in ("/data/slow", "/data/fast1", "/other", "/sys/devices/pci0")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "paths: 3",
+        "{type: regex}",
+        "{type: glob, paths: [" + "x" * 5000 + "]}",
+        "paths: [/data, " + ", ".join(f"/x{number}" for number in range(100)) + "]",
+    ],
+)
+def test_lists_that_cannot_be_read_count_as_not_given(text: str) -> None:
+    one = container("one", **{"deny.topologyhints": text})
+    assert sources_of(one).counts("/data")
+    assert "annotation deny.topologyhints.resource-policy.nri.io: " in one.doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "options", "counts"),
+    [
+        ("/data", "/data", ["rw"], True),
+        ("/data", "/data", ["rbind", "ro"], False),
+        ("/var/lib/kubelet/pods/1f-2e/etc-hosts", "/etc/hosts", [], False),
+        ("/var/lib/kubelet/pods/1f-2e/volumes/kubernetes.io~secret/token", "/run/token", [], False),
+        ("/usr/lib/x", "/x", [], False),
+    ],
+)
+def test_mounts_that_count(source: str, destination: str, options: list[str], counts: bool) -> None:
+    assert sources_of(container("one")).counts_mount(source, destination, options) == counts

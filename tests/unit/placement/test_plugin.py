@@ -1,0 +1,1118 @@
+"""The plugin around a policy: answers to events, what is kept, and what becomes of mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Lock as RealLock
+from threading import current_thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import cpuset
+from nri.api import messages as m
+from nri.errors import ConfigError
+from nri.placement import plugin as plugin_module
+from nri.placement.answers import free_of
+from nri.placement.checkpoint import Checkpoint
+from nri.placement.containers import NoPlace
+from nri.placement.plugin import PlacementPlugin
+from nri.placement.state import PlacementState
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.service.client import ask as ask_socket
+from nri.stub.support.pending import Pending
+from nri.testing import FakeRuntime, make_container
+from tests.support.calls import calls
+from tests.support.host_trees import write_files
+from tests.support.placement import guest, write_machine
+from tests.support.waiting import wait_for
+from tests.unit.placement.placing import ask, config, cpus, create, pod, started, stop
+
+
+@pytest.fixture
+def runtime() -> Iterator[FakeRuntime]:
+    with FakeRuntime(real_time=False) as made:
+        yield made
+
+
+def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answer(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path)
+    shared = runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
+    assert (shared.adjust.cpuset_cpus, shared.adjust.cpuset_mems, shared.adjust.cpu_shares) == ("4-7", "1", 512)
+    own = runtime.create_container(pod("own"), ask("own", 14000))
+    assert own.adjust.cpuset_cpus == "1-6,8-15"
+    (update,) = own.updates.values()
+    assert (update.container_id, update.cpuset_cpus) == (shared.container.id, "7")
+    back = runtime.stop_container(runtime.pods[own.container.pod_sandbox_id], own.container)
+    assert [each.cpuset_cpus for each in back.updates.values()] == ["4-7"]
+
+
+def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
+    own_pod, own = pod("own"), ask("own", 14000)
+    runtime.create_container(own_pod, own)
+    runtime.remove_container(own_pod, own)
+    wait_for(lambda: [each.cpuset_cpus for each in runtime.updates] == ["4-7"])
+
+
+def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    with pytest.raises(nri.PluginError, match=r"no place for default/huge/huge: .*root lacks 2000m CPU"):
+        runtime.create_container(pod("huge"), ask("huge", 17000))
+    assert plugin.present.containers == {}
+
+
+def busy(*_: object) -> None:
+    """What a runtime that takes no updates does."""
+    raise nri.NriError("the runtime is busy")
+
+
+def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(runtime, tmp_path)
+    own_pod, own = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, own)
+    grown = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
+    assert grown.resources.cpu.cpus == "4-6"
+    with pytest.raises(nri.PluginError, match="no place for default/own/own"):
+        runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(30720))
+    again = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
+    assert (again.resources.cpu.cpus, cpus(runtime)["own"]) == ("4-6", "4-6"), "it is not known yet that it has them"
+    assert runtime.update_container(own_pod, make_container("unknown", own_pod)).resources.cpu.cpus == ""
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not_have(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    started(runtime, tmp_path, kind(), **({"balloonTypes": [OWN]} if kind is BalloonsPlugin else {}))
+    own_pod = pod("own")
+    own = create(runtime, own_pod, ask("own", 2000)).container
+    pins = m.LinuxCPU()
+    pins.CopyFrom(own.linux.resources.cpu)
+
+    def told(update: nri.Update) -> tuple[str, str, int]:
+        cpu = runtime.update_container(own_pod, runtime.containers[own.id], update).resources.cpu
+        return cpu.cpus, cpu.mems, cpu.shares.value
+
+    before = len(runtime.updates)
+    assert told(nri.Update(own).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
+    runtime.tick()
+    assert len(runtime.updates) == before, "nothing is left to be made sure of"
+    assert told(nri.Update(own).set_cpuset_cpus("15")) == (pins.cpus, "", 0), "the request has others"
+    assert told(nri.Update(own).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
+    runtime.containers[own.id].linux.resources.cpu.cpus = "15"
+    assert told(nri.Update(own).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), "the runtime reports others"
+
+
+def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_way(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    own_pod = pod("own")
+    own = create(runtime, own_pod, ask("own", 2000)).container
+    monkeypatch.setattr(type(plugin.runtime), "update", busy)
+    reconfigure(plugin, tmp_path, balloonTypes=[OWN | {"minCPUs": 4}])
+    pins = plugin.present.pins[own.id].cpus
+    told = runtime.containers[own.id]
+    told.linux.resources.cpu.cpus = pins  # as it may be by chance, or has been once
+    reply = runtime.update_container(own_pod, told, nri.Update(own).set_memory_limit(1 << 30))
+    assert reply.resources.cpu.cpus == pins
+
+
+def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    own_pod, own = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, own)
+    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpuset_cpus("0-15"))
+    assert reply.resources.cpu.cpus == "4-5"
+    assert "set cpuManagerPolicy to none" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"cpus": "0-15"}, "set cpuManagerPolicy to none"), ({"mems": "0"}, "set memoryManagerPolicy to None")],
+)
+def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: dict[str, str], words: str
+) -> None:
+    started(runtime, tmp_path)
+    create(runtime, pod("left", **{"cpu.preserve": "true", "memory.preserve": "true"}), ask("left", 1000, **given))
+    assert words not in caplog.text, "nothing is overruled"
+    for name in ("one", "other"):
+        create(runtime, pod(name), ask(name, 2000, **given))
+    assert caplog.text.count(words) == 1
+
+
+def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_machine(tmp_path, guest())
+    write_files(tmp_path, {"var/lib/kubelet/cpu_manager_state": '{"policyName": "static", "defaultCpuSet": "0-3"}'})
+    started(runtime, tmp_path)
+    assert "/var/lib/kubelet/cpu_manager_state: the kubelet's CPU manager is on, with the policy static" in caplog.text
+    assert "set cpuManagerPolicy to none, remove /var/lib/kubelet/cpu_manager_state" in caplog.text
+
+
+def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(pod("own", prefer_shared_cpus="perhaps"), ask("own", 2000))
+    assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' is neither true nor false" in caplog.text
+
+
+def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_explanation_says_so(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    for each in runtime.pods.values():
+        each.annotations["cold-start.resource-policy.nri.io"] = "soon"
+    later = started(runtime, tmp_path)
+    assert later.present.pins == plugin.present.pins
+    status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
+    assert status == 404
+    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in answer["error"]
+
+
+def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    own_pod = pod("own")
+    first = runtime.create_container(own_pod, ask("own", 3000))
+    second = runtime.create_container(own_pod, ask("own", 3000))
+    assert second.adjust.cpuset_cpus == first.adjust.cpuset_cpus
+    assert list(plugin.present.containers) == [second.container.id]
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def fill(runtime: FakeRuntime) -> None:
+    """Containers of each kind; one in between is gone."""
+    gone = ask("gone", 2000)
+    create(runtime, pod("a"), ask("a", 2000))
+    create(runtime, pod("gone"), gone)
+    create(runtime, pod("b"), ask("b", 3500))
+    create(runtime, pod("c", prefer_shared_cpus="false"), ask("c", 1500))
+    create(runtime, pod("d", "burstable"), ask("d", 700, limit_m=900))
+    create(runtime, pod("e", "besteffort"), ask("e", 0))
+    stop(runtime, gone)
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
+    tmp_path: Path, kind: type[TopologyAwarePlugin]
+) -> None:
+    with FakeRuntime(real_time=False) as runtime:
+        first = started(runtime, tmp_path, kind())
+        fill(runtime)
+        before, saved = cpus(runtime), first.present.saved()
+        pods, containers = list(runtime.pods.values()), list(runtime.containers.values())
+    with FakeRuntime(pods=pods, containers=reversed(containers), real_time=False) as runtime:
+        second = started(runtime, tmp_path, kind())
+        assert cpus(runtime) == before
+        assert runtime.updates == []
+        again = second.present.saved()
+        assert (again.grants, again.containers) == (saved.grants, saved.containers)
+        assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+        quiet = create(runtime, pod("quiet", "burstable", **LEFT_ALONE), ask("quiet", 100))
+        assert quiet.updates == {}, "what has not changed is not told"
+
+
+def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    for name in ("one", "other"):
+        create(runtime, pod(name), ask(name, 2000))
+    (file,) = (tmp_path / "state").glob("*.json")
+    before = file.stat()
+    one, other = runtime.containers.values()
+    stop(runtime, one)
+    assert file.stat() == before
+    third = create(runtime, pod("third"), ask("third", 1000))
+    state, complaint = Checkpoint(str(file.parent), plugin.name).read()
+    assert state is not None, complaint
+    assert list(state.containers) == list(plugin.present.containers) == [other.id, third.container.id]
+
+
+def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    fill(runtime)
+    before, pins = cpus(runtime), dict(plugin.present.pins)
+    runtime.restart()
+    assert cpus(runtime) == before
+    assert dict(plugin.present.pins) == pins
+    assert runtime.updates == []
+
+
+def test_what_ended_meanwhile_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    fill(runtime)
+    for each in runtime.containers.values():
+        if each.name in ("a", "b"):
+            each.state = m.ContainerState.CONTAINER_STOPPED
+    runtime.restart()
+    assert sorted(each.name for each in plugin.present.containers.values()) == ["c", "d", "e"]
+    assert plugin.present.pools.root.free_sharable.bit_count() == 14
+
+
+def test_containers_that_run_already_are_placed_the_oldest_first(runtime: FakeRuntime, tmp_path: Path) -> None:
+    pods = [pod(name) for name in "ab"]
+    for place, each in enumerate(pods):
+        runtime.pods[each.id] = each
+        made = ask(each.name, 3000, pod=each, created_at=10 - place, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made.id] = made
+    started(runtime, tmp_path)
+    assert cpus(runtime) == {"a": "8-10", "b": "4-6"}
+
+
+def test_of_two_instances_with_one_name_the_newer_is_placed(runtime: FakeRuntime, tmp_path: Path) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    for created in (1, 2):
+        made = ask("own", 3000, pod=own_pod, id=f"c{created}", created_at=created)
+        made.state = m.ContainerState.CONTAINER_RUNNING
+        runtime.containers[made.id] = made
+    plugin = started(runtime, tmp_path)
+    assert list(plugin.present.containers) == ["c2"]
+
+
+def test_one_that_runs_and_no_longer_fits_runs_with_the_others_and_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    made = ask("own", 20000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[made.id] = made
+    plugin = started(runtime, tmp_path)
+    assert "no place for default/own/own" in plugin.squeezed[made.id] or "lacks" in plugin.squeezed[made.id]
+    assert "it runs without CPUs of its own" in caplog.text
+    assert cpus(runtime)["own"]
+
+
+def test_what_synchronize_has_no_time_for_follows(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    made = ask("own", 3000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[made.id] = made
+    started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
+    assert cpus(runtime) == {"own": ""}
+    runtime.tick()
+    wait_for(lambda: cpus(runtime) == {"own": "4-6"})
+    runtime.tick()
+
+
+def test_a_decision_that_takes_longer_than_the_runtime_waits_is_refused(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    now = iter([0.0, 100.0, 200.0])
+    monkeypatch.setattr("nri.placement.plugin.monotonic", lambda: next(now))
+    with pytest.raises(nri.PluginError, match="the decision takes longer than"):
+        runtime.create_container(pod("own"), ask("own", 3000))
+    assert plugin.present.containers == {}
+
+
+def test_a_state_that_cannot_be_written_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    started(runtime, tmp_path, stateDir=str(tmp_path / "file"))
+    runtime.create_container(pod("own"), ask("own", 3000))
+    assert "the state cannot be kept over a restart" in caplog.text
+
+
+def test_a_state_that_cannot_be_read_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/topology-aware.json").write_text("{")
+    started(runtime, tmp_path)
+    assert "topology-aware.json" in caplog.text
+    assert "all containers are placed again" in caplog.text
+
+
+# -- configuration -----------------------------------------------------------------------------------------------------
+
+
+def reconfigure(plugin: TopologyAwarePlugin, folder: Path, **options: object) -> None:
+    """Give a plugin another configuration, as when its file has changed."""
+    from nri.stub.session import settings
+
+    settings.apply(plugin, config(folder, **options))
+    plugin.configure()
+
+
+def test_a_new_configuration_moves_only_what_it_has_to(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 2000))
+    runtime.create_container(pod("b"), ask("b", 2000))
+    assert cpus(runtime) == {"a": "4-5", "b": "8-9"}
+    reconfigure(plugin, tmp_path, availableResources={"cpu": "exclude-cpuset:4-7"})
+    wait_for(lambda: cpus(runtime) == {"a": "12-13", "b": "8-9"})
+
+
+def test_one_that_leaves_a_container_without_a_place_is_refused_and_nothing_changes(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 6000))
+    before = dict(plugin.present.pins)
+    with pytest.raises(ConfigError, match=r"tion: it leaves no place for default/a/a: .*leave it what it needs"):
+        reconfigure(plugin, tmp_path, availableResources={"cpu": "cpuset:0-3"})
+    assert dict(plugin.present.pins) == before
+
+
+OWN = {"name": "own", "matchExpressions": [{"key": "pod/name", "operator": "Matches", "values": ["own*"]}]}
+PRESERVED = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "values": ["own"]}]}
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["while it runs", "before it starts again"])
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "found"),
+    [
+        (TopologyAwarePlugin, {}, {"pinCPU": False}, ("0-15", "1")),
+        (TopologyAwarePlugin, {}, {"pinMemory": False}, ("4-5", "0-3")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"balloonTypes": [OWN], "pinCPU": False}, ("0-15", "0")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"balloonTypes": [OWN | {"pinMemory": False}]}, ("2-3", "0-3")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"preserve": PRESERVED}, ("0-15", "0-3")),
+    ],
+    ids=["CPUs", "memory", "CPUs of balloons", "memory of a type", "preserved"],
+)
+def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
+    runtime: FakeRuntime, tmp_path: Path, kind: Any, before: Any, after: Any, found: tuple[str, str], live: bool
+) -> None:
+    plugin = started(runtime, tmp_path, kind(), **before)
+    alone = pod("alone", **{"cpu.preserve": "true", "memory.preserve": "true"})
+    create(runtime, alone, ask("alone", 1000, cpus="9", mems="2"))
+    create(runtime, pod("own"), ask("own", 2000))
+
+    def given(name: str) -> tuple[str, str]:
+        cpu = next(each.linux.resources.cpu for each in runtime.containers.values() if each.name == name)
+        return cpu.cpus, cpu.mems
+
+    if live:
+        reconfigure(plugin, tmp_path, **after)
+    else:
+        runtime.disconnect()
+        started(runtime, tmp_path, kind(), **after)
+    wait_for(lambda: given("own") == found, lambda: str(given("own")))
+    took_all(runtime, tmp_path / "state" / f"{plugin.name}.json")
+    for each in runtime.containers.values():  # from now on they are somebody else's business
+        if each.name == "own" and found[0] == "0-15":
+            each.linux.resources.cpu.cpus = "3"
+    runtime.disconnect()
+    started(runtime, tmp_path, kind(), **after)
+    assert given("own") == ("3" if found[0] == "0-15" else found[0], found[1])
+    assert given("alone") == ("9", "2")
+
+
+def took_all(runtime: FakeRuntime, file: Path) -> None:
+    """Wait until the plugin knows that every container has its pins."""
+
+    def nothing_is_owed() -> bool:
+        runtime.tick()
+        state, _ = Checkpoint(str(file.parent), file.stem).read()
+        return state is not None and all(state.free.values())
+
+    wait_for(nothing_is_owed, "the runtime took all updates")
+
+
+def shown(plugin: Any, tmp_path: Path) -> dict[str, Any]:
+    """What `nri placement show` gets."""
+    _, answer = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
+    return answer
+
+
+def places(answer: dict[str, Any]) -> dict[str, str]:
+    return {each["container"]: each["place"] for each in answer["containers"]}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+def test_a_pod_whose_type_of_balloon_is_dropped_moves_to_the_default_or_reserved_one(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, restarts: bool
+) -> None:
+    types = [{"name": "fast"}, {"name": "all", "namespaces": ["*"]}]
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
+    system = pod("system", **{"balloon.balloons": "fast"})
+    system.namespace = "kube-system"
+    create(runtime, pod("own", **{"balloon.balloons": "fast"}), ask("own", 2000))
+    create(runtime, system, ask("system", 1000))
+    if restarts:
+        runtime.disconnect()
+        plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types[1:])
+    else:
+        reconfigure(plugin, tmp_path, balloonTypes=types[1:])
+    answer = shown(plugin, tmp_path)
+    assert places(answer) == {"default/own/own": "default[0]", "kube-system/system/system": "reserved[0]"}
+    said = "default/own/own: there is no type of balloons 'fast': reserved, all, default; it is in default[0]"
+    assert said in answer["configuration"]["unmet"]
+    assert said in caplog.text
+    wait_for(lambda: cpus(runtime)["own"] == answer["containers"][0]["cpus"], "the update")
+    with pytest.raises(nri.PluginError, match="no type of balloons"):
+        create(runtime, pod("new", **{"balloon.balloons": "fast"}), ask("new", 1000))
+    reconfigure(plugin, tmp_path, balloonTypes=types)
+    answer = shown(plugin, tmp_path)
+    assert answer["configuration"]["unmet"] == []
+    assert places(answer) == {"default/own/own": "fast[0]", "kube-system/system/system": "fast[0]"}
+
+
+def test_a_pod_that_lost_its_type_and_fits_nowhere_else_does_not_veto_the_configuration(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[{"name": "fast"}])
+    create(runtime, pod("own", **{"balloon.balloons": "fast"}), ask("own", 4000))
+    reconfigure(plugin, tmp_path, balloonTypes=[{"name": "default", "maxCPUs": 1, "maxBalloons": 1}])
+    answer = shown(plugin, tmp_path)
+    assert places(answer) == {"default/own/own": "default[0]"}
+    assert answer["squeezed"][0].startswith("default/own/own: 4000m CPU are wanted of balloons default")
+    assert "it runs without CPUs of its own" in caplog.text
+
+
+def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    classes = [{"name": "low"}, {"name": "fast"}]
+    plugin = started(runtime, tmp_path, cpuClasses=classes, sharedPoolCPUClass="low")
+    create(runtime, pod("own", **{"cpu-class": "fast"}), ask("own", 2000))
+    for reserved in ("cpuset:0", f"cpuset:{cpus(runtime)['own']}"):  # first it stays where it is, then it has to move
+        options = {"cpuClasses": classes[:1], "sharedPoolCPUClass": "low", "reservedResources": {"cpu": reserved}}
+        reconfigure(plugin, tmp_path, **options)
+        (said,) = shown(plugin, tmp_path)["configuration"]["unmet"]
+        assert "there is no CPU class 'fast'; low" in said
+        assert said in caplog.text
+
+
+def test_an_event_has_at_most_twenty_warnings_of_annotations(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    caplog.clear()
+    words = ",".join(f"word{number}" for number in range(300))
+    mistakes = {f"prefer-shared-cpu{number}": "x" for number in range(300)}
+    create(runtime, pod("odd", topologyhints=words, **mistakes), ask("odd", 1000))
+    assert len(caplog.records) == 20
+    assert "there are more annotations like these" in caplog.text
+    for number in range(3):
+        create(runtime, pod(f"p{number}", topologyhints=words), ask(f"p{number}", 100))
+    runtime.disconnect()
+    (tmp_path / "state" / "topology-aware.json").unlink()
+    caplog.clear()
+    started(runtime, tmp_path)
+    assert len([record for record in caplog.records if "annotation" in record.getMessage()]) == 20
+
+
+def test_a_configuration_that_changes_before_the_runtime_tells_what_runs_loses_nothing(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path)
+    fill(runtime)
+    before = cpus(runtime)
+    runtime.disconnect()
+    dies_early = TopologyAwarePlugin()
+    for options in ({}, {"preferSharedCPUs": True}):
+        reconfigure(dies_early, tmp_path, **options)
+    started(runtime, tmp_path)
+    assert cpus(runtime) == before
+
+
+def test_it_answers_where_a_new_configuration_says_and_no_longer_where_the_last_one_said(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    for name in ("other", "again"):
+        reconfigure(plugin, tmp_path, stateDir=str(tmp_path / name))
+        assert ask_socket(str(tmp_path / name / f"{plugin.name}.sock"), "/show", 5)[0] == 200
+        assert [each.parent.name for each in tmp_path.glob("*/*.sock")] == [name]
+
+
+def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = started(runtime, tmp_path)
+    present = plugin.present
+    plugin.closed()
+    reconfigure(plugin, tmp_path, reservedResources={"cpu": "cpuset:77"})
+    assert plugin.present is present
+    assert "77 are not among the available CPUs (leave them out); the configuration stays what it was" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"reservedResources": {"cpu": "cpuset:77"}},
+            "the runtime's configuration: reservedResources.cpu: cpuset:77: 77 are not",
+        ),
+        ({"reservedResources": {}}, "reservedResources.cpu: missing"),
+        ({"pinCPUs": True}, r'pinCPUs: unknown key \(did you mean "pinCPU"\?\)'),
+        ({"unlimitedBurstable": "nume"}, r'unlimitedBurstable: expected one of .*did you mean "numa"'),
+        ({"hostRoot": "/nowhere"}, "hostRoot: /nowhere has no CPUs"),
+    ],
+)
+def test_a_wrong_configuration_keeps_it_from_taking_part(
+    runtime: FakeRuntime, tmp_path: Path, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(nri.NriError, match=words):
+        started(runtime, tmp_path, **options)
+
+
+def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Path) -> None:
+    spec = json.loads(config(tmp_path))
+    resource = {"apiVersion": "config.nri/v1alpha1", "kind": "TopologyAwarePolicy", "metadata": {"name": "default"}}
+    plugin = TopologyAwarePlugin()
+    runtime.add(plugin, idx="90", config=json.dumps(resource | {"spec": spec}))
+    assert plugin.config.reservedResources.cpu == "cpuset:0"
+    with pytest.raises(nri.NriError, match='kind: expected TopologyAwarePolicy, not "BalloonsPolicy"'):
+        runtime.add(TopologyAwarePlugin(), idx="91", config=json.dumps(resource | {"kind": "BalloonsPolicy"}))
+
+
+def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    with pytest.raises(ConfigError, match=r"hostRoot: /nowhere: it was /.*\(start the plugin again for another one\)"):
+        reconfigure(plugin, tmp_path, hostRoot="/nowhere")  # is refused, and so it is not there that it looks
+    gpu = "sys/devices/pci0000:00/0000:00:01.0"
+    write_files(tmp_path, {f"{gpu}/local_cpulist": "12-15", f"{gpu}/numa_node": "3", "sys/dev/char/": ""})
+    (tmp_path / "sys/dev/char/195:0").symlink_to(f"../../../{gpu}")
+    one = ask("one", 1000)
+    one.linux.devices.append(m.LinuxDevice(path="/dev/gpu", type="c", major=195))
+    one.linux.resources.devices.append(m.LinuxDeviceCgroup(allow=True, access="rwm"))
+    made = create(runtime, pod("one"), one).adjust
+    assert (made.cpuset_cpus, made.cpuset_mems) == ("12", "3")
+    other = create(runtime, pod("other", topologyhints="false"), ask("other", 1000)).adjust
+    assert other.cpuset_mems != "3"
+
+
+def test_a_scheduling_class_is_set_when_a_container_is_created(runtime: FakeRuntime, tmp_path: Path) -> None:
+    classes = [{"name": "calm", "policy": "batch", "nice": 10, "ioClass": "idle"}]
+    started(runtime, tmp_path, schedulingClasses=classes, podQoSSchedulingClasses={"BestEffort": "calm"})
+    made = create(runtime, pod("idle", "besteffort"), ask("idle", 0)).adjust.message.linux
+    assert (made.scheduler.policy, made.scheduler.nice) == (m.LinuxSchedulerPolicy.SCHED_BATCH, 10)
+    assert getattr(made.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_IDLE
+    assert not create(runtime, pod("own"), ask("own", 1000)).adjust.message.linux.HasField("scheduler")
+
+
+def test_keys_without_an_effect_are_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path, log={"debug": ["*"]}, instrumentation={"reportPeriod": "60s"})
+    assert "log: it has no effect: the log is set by --log-level" in caplog.text
+    assert "instrumentation: it has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (TopologyAwarePlugin, {"control": {"rdt": {"enable": True}}}),
+        (BalloonsPlugin, {"control": {"blockio": {"enable": True}}, "log": {"debug": ["policy"]}}),
+    ],
+)
+def test_every_key_that_nobody_reads_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
+) -> None:
+    started(runtime, tmp_path, kind(), **given)
+    assert caplog.text.count(": it has no effect: ") == len(given)
+    assert all(f"the runtime's configuration: {key}" in caplog.text for key in given)
+
+
+def test_a_key_of_a_class_that_is_not_carried_out_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = {"podResourceAPI": True, "nodeResourceTopology": False, "other": {}, "configFile": "x"}
+    started(
+        runtime, tmp_path, cpuClasses=[{"name": "low", "pctPriority": "low"}], sharedPoolCPUClass="low", agent=agent
+    )
+    assert "agent.podResourceAPI: it has no effect: the kubelet's pod resources are not asked" in caplog.text
+    assert "agent.configFile: it has no effect: there is no agent beside the plugin" in caplog.text
+    assert "nodeResourceTopology" not in caplog.text and "agent.other" not in caplog.text
+    assert "cpuClasses[0].pctPriority: it has no effect: Intel's speed select is not driven" in caplog.text
+
+
+def test_annotations_that_nobody_reads_are_told_for_the_container(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(
+        pod("own", rdtclass="gold", toptierlimit="1G", pick_resources_by_hints="true"), ask("own", 1)
+    )
+    for key in ("rdtclass", "toptierlimit", "pick-resources-by-hints"):
+        assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
+    assert "annotation blockioclass" not in caplog.text
+
+
+def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 2000))
+    topology = guest()
+    left = {number: cpu for number, cpu in topology.cpus.items() if number not in (4, 5)}
+    write_machine(tmp_path, replace(topology, cpus=left, offline=frozenset({4, 5})))
+    plugin.configure()
+    wait_for(lambda: cpus(runtime) == {"a": "6-7"} or cpus(runtime)["a"] != "4-5")
+
+
+def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
+    class Nameless(PlacementPlugin):
+        name = "nameless"
+
+    with pytest.raises(TypeError, match="policy_type"):
+        Nameless()  # type: ignore[abstract]
+
+
+def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
+    assert TopologyAwarePlugin().measurements() == ""
+    plugin = started(runtime, tmp_path)
+    assert 'nri_policy_topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
+    create(runtime, pod("own"), ask("own", 2000))
+    found = plugin.measurements()
+    assert 'nri_policy_cpu_allocation_milli_cores{cpu_id="4"} 1000\n' in found
+    assert 'nri_policy_cpu_container_count{cpu_id="6"} 0\n' in found
+    assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in found
+    assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in found
+    assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in found
+
+
+LEFT_ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_what_is_left_alone_stays_so_when_the_runtime_comes_back(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    plugin = started(runtime, tmp_path, kind())
+    create(runtime, pod("alone", **LEFT_ALONE), ask("alone", 1000, cpus="9", mems="2"))
+    runtime.disconnect()
+    runtime.add(plugin, idx="90", config=config(tmp_path))
+    assert cpus(runtime)["alone"] == "9"
+
+
+def test_a_state_file_of_before_that_knows_nothing_of_what_is_left_alone_frees_nothing(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin())
+    create(runtime, pod("alone", **LEFT_ALONE), ask("alone", 1000, cpus="9", mems="2"))
+    runtime.disconnect()
+    file = tmp_path / "state" / "balloons.json"
+    tree = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in tree:
+        line.pop("free", None)
+    file.write_text("".join(json.dumps(line) + "\n" for line in tree))
+    started(runtime, tmp_path, BalloonsPlugin())
+    assert cpus(runtime) == {"alone": "9"}
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_also_if_the_runtime_was_not_there_to_be_told(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    reconfigure(plugin, tmp_path, balloonTypes=[OWN], preserve=PRESERVED)
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+    assert cpus(runtime) == {"own": "0-15"}
+
+
+def no_time(plugin: PlacementPlugin, monkeypatch: pytest.MonkeyPatch) -> PlacementPlugin:
+    """A plugin that has no time for any container when it is synchronized."""
+
+    def over(what: str) -> Any:
+        def in_time() -> None:
+            if what == "all containers":
+                raise NoPlace(what, "time")
+
+        return in_time
+
+    monkeypatch.setattr(plugin, "timer", over)
+    return plugin
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_after_synchronize(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    started(runtime, tmp_path, no_time(BalloonsPlugin(), monkeypatch), balloonTypes=[OWN], preserve=PRESERVED)
+    runtime.tick()
+    wait_for(lambda: cpus(runtime) == {"own": "0-15"}, lambda: f"it is freed: {cpus(runtime)}")
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_took_no_update(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    with monkeypatch.context() as context:
+        context.setattr(type(plugin.runtime), "update", busy)
+        reconfigure(plugin, tmp_path, balloonTypes=[OWN], preserve=PRESERVED)
+    create(runtime, pod("other"), ask("other", 100))  # the state is written once more
+    runtime.disconnect()
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+    assert cpus(runtime)["own"] == "0-15"
+
+
+@pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
+def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_there_are(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    plugin = started(runtime, tmp_path, kind())
+    counts = []
+    for number in range(61):
+        of, one = (
+            pod(f"p{number}", "burstable", **{"memory.preserve": str(number % 2 > 0).lower()}),
+            ask(f"c{number}", 10),
+        )
+        runtime.create_container(of, one)
+        if number % 10 == 0:
+            more = ask("more", 20).linux.resources
+            counts.append(calls(partial(plugin.update_container, of, one, more)))
+        state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+        assert state == replace(plugin.present.saved(), free=free_of(plugin.present)), complaint
+    assert counts[-1] <= counts[1] + 5, counts
+
+
+def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_already(tmp_path: Path) -> None:
+    made: list[PlacementState | None] = []
+
+    class Noted(BalloonsPlugin):
+        name = "balloons"
+
+        def make(self, machine: Any, options: Any, state: PlacementState | None, containers: Any) -> Any:
+            made.append(state)
+            return super().make(machine, options, state, containers)
+
+    with FakeRuntime(real_time=False) as runtime:
+        of, one = pod("one"), ask("one", 1000)
+        runtime.run_pod_sandbox(of)
+        runtime.create_container(of, one)
+        runtime.containers[one.id].state = m.ContainerState.CONTAINER_RUNNING
+        plugin = started(runtime, tmp_path, Noted())
+        assert plugin.present.pins[one.id].cpus
+        assert made == [None]
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_if_all_died_before_the_runtime_had_the_answer(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    for _ in range(2):
+        runtime.disconnect()
+        started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+        assert cpus(runtime) == {"own": "0-15"}
+        runtime.containers[own.id].linux.resources.cpu.cpus = "2-3"  # as if it had not come to that
+    took_all(runtime, tmp_path / "state" / "balloons.json")
+    assert cpus(runtime) == {"own": "0-15"}
+
+
+@pytest.mark.parametrize("error", [False, True], ids=["fails", "is refused"])
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [({"pinCPU": False}, "0-15"), ({"availableResources": {"cpu": "exclude-cpuset:4-7"}}, "8-9")],
+    ids=["freed", "moved"],
+)
+def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_once(
+    runtime: FakeRuntime,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    after: Any,
+    found: str,
+    error: bool,
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    with monkeypatch.context() as context:
+        if error:
+            context.setattr(runtime, "refuse_updates", None)  # TypeError in the runtime
+        else:
+            runtime.refuse_updates.add(own.id)
+        reconfigure(plugin, tmp_path, **after)
+
+        def is_told() -> bool:
+            runtime.tick()
+            return "the runtime has not taken all updates of containers" in caplog.text
+
+        wait_for(is_told, "it is told")
+        create(runtime, pod("other"), ask("other", 1000))  # another update may be taken meanwhile
+        assert cpus(runtime)["own"] == "4-5"
+    runtime.refuse_updates.clear()
+    took_all(runtime, tmp_path / "state" / "topology-aware.json")
+
+    def is_moved() -> bool:
+        runtime.tick()
+        return cpus(runtime)["own"] == found
+
+    wait_for(is_moved, lambda: str(cpus(runtime)))
+    assert caplog.text.count("has not taken all updates") == 1
+
+
+def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    late, asked = Pending(False), list[str]()
+
+    def noted(_: object, updates: list[nri.Update]) -> Pending:
+        asked.extend(each.container_id for each in updates)
+        return late
+
+    monkeypatch.setattr(type(plugin.runtime), "update", noted)
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    stop(runtime, own)
+    late.finish([nri.Update(own.id)])
+    create(runtime, pod("other"), ask("other", 1000))
+    reconfigure(plugin, tmp_path, pinCPU=True)
+    plugin.ask_again()
+    assert own.id in asked and "has not taken" not in caplog.text
+
+
+def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_less_and_less_often(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    turns, passed, refuses = list[int](), [0], True
+
+    def refused(_: object, updates: list[nri.Update]) -> Pending:
+        turns.append(passed[0])
+        answer = Pending(False)
+        answer.finish([nri.Update(own.id)] if refuses else [])
+        return answer
+
+    monkeypatch.setattr(type(plugin.runtime), "update", refused)
+
+    def pass_turns(number: int) -> None:
+        for _ in range(number):
+            passed[0] += 1
+            plugin.ask_again()
+
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    pass_turns(320)
+    assert turns == [0, 2, 4, 8, 16, 32, 64, 128, 192, 256, 320]
+    assert caplog.text.count("has not taken all updates of containers, and is asked again: 1 update failed") == 1
+    refuses = False
+    pass_turns(180)
+    assert turns[11:] == [384]
+
+
+def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    answers = [[], [nri.Update(own.id)]]
+
+    def answered(_: object, updates: list[nri.Update]) -> Pending:
+        answer = Pending(False)
+        answer.finish(answers.pop(0))
+        return answer
+
+    monkeypatch.setattr(type(plugin.runtime), "update", answered)
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    reconfigure(plugin, tmp_path, pinCPU=True)
+    assert not answers, "it was asked twice"
+    plugin.ask_again()
+    assert "and is asked again: 1 update failed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_not_have_carried_it_out(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    options = {"balloonTypes": [{"name": "all", "namespaces": ["*"]}]} if kind is BalloonsPlugin else {}
+    started(runtime, tmp_path, kind(), **options)
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    own_pod, own = pod("own"), ask("own", 14000)
+    create(runtime, own_pod, own)
+    before = len(runtime.updates)
+    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
+    pins = {own.id: reply.resources.cpu.cpus} | {name: each.cpuset_cpus for name, each in reply.updates.items()}
+    assert shared.id in pins, "it changes, too"
+
+    def is_done() -> bool:
+        runtime.tick()
+        return {each.container_id: each.cpuset_cpus for each in runtime.updates[before:]} == pins
+
+    wait_for(is_done, lambda: f"{runtime.updates[before:]} are not {pins}")
+    runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
+    for _ in range(3):
+        runtime.tick()
+    assert len(runtime.updates) == before + len(pins), "nothing has changed"
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
+def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_room(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin], again: bool
+) -> None:
+    made = {}
+    for created, name in enumerate(("first", "second"), 1):
+        own = pod(f"own-{name}")
+        runtime.pods[own.id] = own
+        made[name] = ask(name, 10000, pod=own, created_at=created, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made[name].id] = made[name]
+    own_type = OWN | {"minCPUs": 10, "maxCPUs": 10}
+    options = {"balloonTypes": [own_type]} if kind is BalloonsPlugin else {}
+    plugin = started(runtime, tmp_path, kind(), **options)
+    second = made["second"]
+    assert list(plugin.squeezed) == [second.id]
+    if again:
+        before = cpus(runtime)
+        runtime.disconnect()
+        plugin = started(runtime, tmp_path, kind(), **options)
+        assert (cpus(runtime), list(plugin.squeezed)) == (before, [second.id])
+    runtime.tick()
+    update = runtime.update_container(
+        runtime.pods[second.pod_sandbox_id], second, nri.Update(second).set_memory_limit(1 << 30)
+    )
+    assert update.resources.memory.limit.value == 1 << 30
+    runtime.tick()
+    assert list(plugin.squeezed) == [second.id]
+    _, shown = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
+    assert [each.partition(": ")[0] for each in shown["squeezed"]] == ["default/own-second/second"]
+    stop(runtime, made["first"])
+
+    def has_room() -> bool:
+        runtime.tick()
+        return len(cpuset.parse(cpus(runtime)["second"])) == 10
+
+    wait_for(has_room, lambda: str(cpus(runtime)))
+    assert plugin.squeezed == {}
+
+
+def test_what_a_container_asked_for_is_known_also_if_the_plugin_died_before_its_turn(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(runtime, tmp_path)
+    create(runtime, pod("own", prefer_shared_cpus="false"), ask("own", 1500))
+    less = {"availableResources": {"cpu": "exclude-cpuset:4-7"}}  # so that it cannot stay
+    runtime.disconnect()
+    started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch), **less)
+    assert cpus(runtime) == {"own": "4-7"}
+    runtime.disconnect()
+    plugin = started(runtime, tmp_path, **less)
+    (own,) = plugin.present.containers.values()
+    assert (cpus(runtime), own.requests.cpu_m) == ({"own": "8-11"}, 1500)
+
+
+def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_instance(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("own", "other"):
+        its_pod = pod(name)
+        runtime.pods[its_pod.id] = its_pod
+        made = ask(name, 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made.id] = made
+    own, other = runtime.containers.values()
+    plugin = started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
+    runtime.update_container(runtime.pods[own.pod_sandbox_id], own, nri.Update(own).set_cpu_shares(3072))
+    state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+    assert state is not None and state.containers[own.id].cpu_m == 3000, complaint
+    later = create(runtime, runtime.pods[other.pod_sandbox_id], ask("other", 2000)).container
+    runtime.tick()
+    wait_for(lambda: own.id in plugin.present.containers)
+    assert {name: each.requests.cpu_m for name, each in plugin.present.containers.items()} == {
+        own.id: 3000,
+        later.id: 2000,
+    }
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_its_pod(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    class Refuses(nri.Plugin):
+        name = "refuses"
+
+        def create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+            if container.name in ("one", "two"):
+                raise nri.Reject("not here")
+
+    plugin = started(runtime, tmp_path, kind())
+    runtime.add(Refuses(), idx="95")
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    never = pod("never")
+    for name in ("one", "two"):
+        with pytest.raises(nri.PluginError, match="not here"):
+            runtime.create_container(never, ask(name, 6000))
+    assert len(plugin.present.containers) == 3
+    runtime.stop_pod_sandbox(never)
+    wait_for(lambda: list(plugin.present.containers) == [shared.id])
+    wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
+    assert {each.container_id for each in runtime.updates} <= set(runtime.containers)
+
+
+def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, mine = list[str](), current_thread()
+
+    class Lock:
+        def __init__(self) -> None:
+            self._lock = RealLock()
+
+        def __enter__(self) -> None:
+            self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+            if current_thread() is mine:
+                turns.append("another's turn")
+
+    def noted(_: object, updates: list[nri.Update]) -> Pending:
+        turns.extend(each.container_id for each in updates)
+        return Pending(False)
+
+    with monkeypatch.context() as context:
+        context.setattr(plugin_module, "threading", SimpleNamespace(Lock=Lock))
+        plugin = started(runtime, tmp_path)
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    own = create(runtime, pod("own"), ask("own", 14000)).container
+    monkeypatch.setattr(type(plugin.runtime), "update", noted)
+    turns.clear()
+    plugin.remove_container(runtime.pods[own.pod_sandbox_id], own)
+    assert turns[:2] == [shared.id, "another's turn"]
+
+
+@pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
+def test_what_a_container_asks_for_that_has_no_room_yet_is_written_down_at_each_update(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    of, one = pod("one", "burstable"), ask("one", 20_000)
+    runtime.run_pod_sandbox(of)
+    runtime.create_container(of, one)
+    runtime.containers[one.id].state = m.ContainerState.CONTAINER_RUNNING
+    plugin = started(runtime, tmp_path, kind())
+    for cpu_m in (21_000, 22_000):
+        plugin.update_container(of, one, ask("more", cpu_m).linux.resources)
+        state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+        assert state is not None, complaint
+        assert (state.containers[one.id].cpu_m, state.containers[one.id].squeezed) == (cpu_m, True)
+
+
+def test_a_balloon_has_room_for_what_was_resized_while_it_was_left_alone(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin())
+    of, one = pod("own"), ask("own", 1000)
+    create(runtime, of, one)
+    reconfigure(plugin, tmp_path, preserve=PRESERVED)
+    runtime.update_container(of, one, nri.Update(one).set_cpu_shares(5120))
+    reconfigure(plugin, tmp_path)
+    assert plugin.present.containers[one.id].requests.cpu_m == 5000
+    assert len(cpuset.parse(plugin.present.pins[one.id].cpus or "")) == 5

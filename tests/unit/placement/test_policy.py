@@ -1,0 +1,155 @@
+"""Policies as documents: what tables, pictures and other programs read, and the container that a name means."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import Any
+
+import pytest
+
+from nri.kube.requests import Requests
+from nri.placement.balloons.policy import Balloons
+from nri.placement.policy import Gauge, account, document, exposition, find
+from nri.placement.recorded.machines import Machines
+from nri.placement.topology_aware.policy import TopologyAware
+from tests.support.calls import calls
+from tests.support.placement import DATA, GIB, balloons, container, guest, topology_aware, with_memory
+
+POLICIES = pytest.mark.parametrize("make", [topology_aware, lambda: balloons({"name": "own", "maxCPUs": 4})])
+
+
+@POLICIES
+def test_a_document_is_json_and_has_every_container_in_its_place(make) -> None:
+    policy = make()
+    for name, cpu_m in (("a", 2000), ("b", 700), ("c", 0)):
+        policy.create(container(name, cpu_m))
+    found = json.loads(json.dumps(document(policy)))
+    assert found["policy"] == policy.name
+    rows = {each["container"]: each for each in found["containers"]}
+    assert set(rows) == {"default/a/a", "default/b/b", "default/c/c"}
+    for each in found["places"]:
+        for name in each["containers"]:
+            assert rows.pop(name)["place"] == each["name"]
+    assert rows == {}
+
+
+def test_the_machine_has_each_cpu_once_in_its_core_cache_node_and_package() -> None:
+    machine = document(topology_aware(guest()))["machine"]
+    cpus = [
+        (package["number"], node["number"], thread)
+        for package in machine["packages"]
+        for node in package["nodes"]
+        for cores in node["caches"]
+        for core in cores
+        for thread in core
+    ]
+    assert cpus == [(cpu // 8, cpu // 4, cpu) for cpu in range(16)]
+
+
+def test_nodes_without_cpus_are_beside_the_packages() -> None:
+    nodes = [{"id": n, "type": kind, "mem_kib": 1 << 20} for n, kind in enumerate(["DRAM", "DRAM", "PMEM"])]
+    shape = {"kind": "tree", "packages": 2, "cores_per_numa": 2, "nodes": nodes}
+    shape["distances"] = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
+    topology = Machines({"guest": shape}, DATA).get("guest")
+    machine = document(topology_aware(topology))["machine"]
+    assert [(each["number"], each["kind"]) for each in machine["memory_only"]] == [(2, "pmem")]
+
+
+@POLICIES
+def test_a_container_has_several_names_and_an_unknown_or_ambiguous_one_lists_what_there_is(make) -> None:
+    policy = make()
+    for name in ("web-1", "web-2"):
+        policy.create(container(name, 500, pod=f"pod-{name}"))
+    for words in ("web-1", "default/pod-web-1/web-1", "pod-web-1/web-1", "pod-web-1", "default/pod-web-1"):
+        assert find(policy.containers, words).id == "web-1", words
+    with pytest.raises(LookupError, match=re.escape('"web" may be each of default/pod-web-1/web-1, default/pod-')):
+        find(policy.containers, "web")
+    with pytest.raises(LookupError, match='there is no container "db"; there are default/pod-web-1/web-1, '):
+        find(policy.containers, "db")
+    with pytest.raises(LookupError, match="there are none"):
+        find(make().containers, "")
+
+
+@POLICIES
+def test_explaining_changes_nothing(make) -> None:
+    policy = make()
+    for name, cpu_m in (("a", 2000), ("b", 700), ("c", 0)):
+        policy.create(container(name, cpu_m))
+    before = policy.saved(), dict(policy.pins), document(policy)
+    for name in ("a", "b", "c"):
+        assert account(policy, name)["id"] == name
+    assert (policy.saved(), dict(policy.pins), document(policy)) == before
+    with pytest.raises(KeyError):
+        account(policy, "none")
+
+
+def test_measurements_are_text_of_prometheus_with_labels_escaped_and_large_numbers_whole() -> None:
+    gauges = [Gauge("a", "First.", {"of": 'x"\\\n'}, 0.7), Gauge("a", "First.", {"of": "y"}, 8589934592.0)]
+    assert exposition(iter(gauges)).splitlines() == [
+        "# HELP a First.",
+        "# TYPE a gauge",
+        r'a{of="x\"\\\n"} 0.7',
+        'a{of="y"} 8589934592',
+    ]
+
+
+@pytest.mark.parametrize(
+    "policy", [topology_aware(), balloons({"name": "rest", "namespaces": ["*"], "preferPerNamespaceBalloon": True})]
+)
+def test_a_container_that_changes_nobody_s_cpus_is_no_more_work_however_many_there_are(
+    policy: TopologyAware | Balloons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for number in range(150):
+        counts.append(calls(partial(policy.create, container(f"c{number}"))))
+        if number == 20:
+            monkeypatch.setattr(policy.zones, "saved", lambda: pytest.fail("all is noted, and nothing can be refused"))
+    assert max(counts[100:]) <= max(counts[5:20])
+
+
+BARE = {"pinCPU": False, "pinMemory": False}
+ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns"),
+    [
+        (balloons(**BARE), [[("create", container("a", 500))], [("resize", "a", Requests(1500))], [("release", "a")]]),
+        (balloons(), [[("create", container("a", 500, **ALONE))], [("release", "a")]]),
+        (
+            topology_aware(**BARE),
+            [[("create", container("a", 500, **ALONE)), ("create", container("b"))], [("release", "a")]],
+        ),
+        (
+            topology_aware(guest(1, 2, 4, 2), **BARE),
+            [[("create", container(f"c{number}", cpu_m, GIB * 5 // 4))] for number, cpu_m in enumerate((0, 0, 1000))],
+        ),
+        (
+            topology_aware(with_memory("pmem", 1, True)),
+            [
+                [("create", container("a", 100, GIB * 3 // 4, qos="Burstable", cold_start="{duration: 60s}"))],
+                [("create", container(f"b{number}", 100, GIB * 3 // 4, memory_type="pmem")) for number in range(2)],
+                [("warm", "a")],
+            ],
+        ),
+    ],
+    ids=[
+        "resized and not pinned",
+        "left alone",
+        "in their order",
+        "moved and not pinned",
+        "warm after it was moved to DRAM",
+    ],
+)
+def test_the_news_of_a_policy_are_all_that_its_events_have_changed(
+    policy: TopologyAware | Balloons, turns: list[list[tuple[Any, ...]]]
+) -> None:
+    kept = policy.saved()
+    for events in turns:
+        for what, *arguments in events:
+            getattr(policy, what)(*arguments)
+        assert kept.take(policy.news()), "nothing has changed"
+        assert kept == policy.saved()
+        assert [*kept.containers] == [*policy.containers], "they changed places"

@@ -1,0 +1,95 @@
+"""Scheduling classes: what the kernel takes, and whose class a container gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.config.complaint import WrongValue
+from nri.placement.scheduling import SchedulingClass, check_names
+from tests.support.placement import balloons, container, topology_aware
+
+CLASSES = [
+    {"name": "fast", "policy": "fifo", "priority": 10},
+    {"name": "calm", "policy": "batch", "nice": 10, "ioClass": "idle"},
+    {"name": "rest", "policy": "idle"},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": ""}, "no name"),
+        ({"nice": 20}, "nice 20 is not from -20 to 19"),
+        ({"policy": "fifo", "priority": 100}, "priority 100 is not from 0 to 99"),
+        ({"policy": "fifo"}, "policy fifo needs a priority"),
+        ({"policy": "other", "priority": 3}, "priority 3 is for the policies fifo and rr"),
+        (
+            {"policy": "deadline", "runtime": 5, "deadline": 4},
+            "policy deadline with runtime 5, deadline 4 and period 4",
+        ),
+        ({"policy": "deadline"}, "policy deadline with runtime 0"),
+        ({"runtime": 5}, "runtime 5 is for the policy deadline"),
+        ({"ioPriority": 3}, "ioPriority 3 is for the ioClass rt and be"),
+        ({"ioClass": "be", "ioPriority": 8}, "ioPriority 8 is not from 0 to 7"),
+    ],
+)
+def test_what_the_kernel_would_refuse_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SchedulingClass(**{"name": "x", **fields})
+
+
+def test_a_deadline_is_its_period_where_none_is_given() -> None:
+    assert SchedulingClass("x", policy="deadline", runtime=1000, deadline=5000).schedules
+    assert not SchedulingClass("x", ioClass="idle").schedules
+
+
+def test_names_are_used_once_and_known() -> None:
+    check_names("classes", ["one"], {("a",): "one", ("b",): ""})
+    with pytest.raises(WrongValue, match=r"classes\[1\].name two are called 'one'"):
+        check_names("classes", ["one", "one"], {})
+    with pytest.raises(WrongValue, match="key 'two' is not in classes; write one"):
+        check_names("classes", ["one"], {("key",): "two"})
+    with pytest.raises(WrongValue, match="define it there"):
+        check_names("classes", [], {("key",): "two"})
+
+
+def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_the_class_of_service() -> None:
+    policy = topology_aware(
+        schedulingClasses=CLASSES,
+        namespaceSchedulingClasses={"batch": "calm"},
+        podQoSSchedulingClasses={"besteffort": "rest"},
+    )
+
+    def name(**fields: Any) -> str:
+        found = policy.scheduling(container("one", **fields))
+        return "" if found is None else found.name
+
+    assert name(cpu_m=500) == ""
+    assert name() == "rest"
+    assert name(namespace="batch") == "calm"
+    assert name(namespace="batch", scheduling_class="fast") == "fast"
+    wrong = container("one", scheduling_class="fats")
+    assert policy.scheduling(wrong) is None
+    assert wrong.doubts == [
+        "annotation scheduling-class.resource-policy.nri.io: there is no class 'fats'; fast, calm, rest"
+    ]
+
+
+def test_of_balloons_the_annotation_comes_first_then_the_type() -> None:
+    policy = balloons({"name": "own", "namespaces": ["own"], "schedulingClass": "calm"}, schedulingClasses=CLASSES)
+    for one, wanted in (
+        (container("one", 500, namespace="own"), "calm"),
+        (container("two", 500, namespace="own", scheduling_class="fast"), "fast"),
+        (container("three", 500), ""),
+        (container("four", 500, namespace="own", **{"cpu.preserve": "true"}), ""),
+    ):
+        policy.create(one)
+        found = policy.scheduling(one)
+        assert ("" if found is None else found.name) == wanted, one.name
+
+
+def test_an_unknown_class_of_service_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"podQoSSchedulingClasses\.Garanteed: is no class of pods"):
+        topology_aware(schedulingClasses=CLASSES, podQoSSchedulingClasses={"Garanteed": "fast"})

@@ -1,0 +1,71 @@
+"""What a policy writes down, as JSON and back."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from nri.config import Source, read
+from nri.errors import ConfigError
+from nri.kube.requests import Requests
+from nri.placement.containers import Hint
+from nri.placement.state import BalloonState, PartState, PlacementState
+from tests.support.placement import balloons, container, topology_aware
+
+
+def read_again(state: PlacementState) -> PlacementState:
+    return read(PlacementState, [Source("state", json.dumps(state.tree()), "json")])
+
+
+def test_all_of_both_policies_comes_back() -> None:
+    first, second = topology_aware(), balloons({"name": "both", "components": [{"balloonType": "a"}]}, {"name": "a"})
+    for policy in (first, second):
+        policy.create(container("one", 1500, balloon_balloons="both"))
+        policy.create(container("two", 200, qos="Burstable"))
+        assert read_again(policy.saved()) == policy.saved()
+        assert set(policy.saved().containers) == {"one", "two"}
+
+
+def test_a_container_is_as_it_came_again() -> None:
+    policy = topology_aware()
+    one = container("one", 1500)
+    one.hints, one.shares, one.mems = {"gpu": Hint(nodes="1")}, 1536, "0-1"
+    policy.create(one)
+    told = container("one", 500)
+    policy.saved().restore([told, container("unknown", 1)])
+    assert told.requests == Requests(1500, 1500)
+    assert (told.hints, told.shares, told.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
+
+
+def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
+    one, other = BalloonState([PartState("a", 0, "1")]), BalloonState([PartState("b", 0, "2")])
+    before = PlacementState("balloons", balloons={"a[0]": one, "b[0]": other})
+    turned = PlacementState("balloons", balloons={"b[0]": other, "a[0]": one})
+    assert deepcopy(before).take(turned.since(before)) is None
+    left = PlacementState("balloons", balloons={"b[0]": other})
+    assert before.take(left.since(before)) == {"balloons": {"a[0]": None}}
+    assert before == left
+
+
+def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the_others_they_stay() -> None:
+    state = PlacementState("x", interrupts={"1": "0", "2": "0-1"}, free={"a": "cpus", "b": "mems"})
+    assert state.take({"interrupts": {"2": "0-1"}, "free": {"a": None}}) == {
+        "interrupts": {"1": None},
+        "free": {"a": None},
+    }
+    assert (state.interrupts, state.free) == ({"2": "0-1"}, {"b": "mems"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"policy": "balloons", "version": 1}', "it is of version 1, and this program reads version 3"),
+        ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
+        ("{}", "policy: missing"),
+    ],
+)
+def test_another_form_is_refused_with_the_reason(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(PlacementState, [Source("state", text, "json")])

@@ -1,0 +1,195 @@
+"""CPU classes and interrupts on a machine of files: written, told where they cannot be, and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.host import Root
+from nri.placement import masks
+from nri.placement.checkpoint import Checkpoint
+from nri.placement.machine import Machine
+from nri.placement.topology_aware.options import Options
+from nri.placement.tuner import Tuner
+from nri.placement.tuning import IrqAffinity, Tuning
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.testing import FakeRuntime
+from tests.support.host_trees import write_files
+from tests.support.placement import container, guest, topology_aware, write_machine
+from tests.unit.placement.placing import ask, create, pod, started, stop
+
+CLASSES: dict[str, Any] = {
+    "cpuClasses": [{"name": "low", "maxFreq": "1GHz", "uncoreMinFreq": "2GHz"}, {"name": "fast", "maxFreq": "3GHz"}],
+    "sharedPoolCPUClass": "low",
+    "defaultExclusiveCPUClass": "fast",
+}
+MOST = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_max_freq"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    files = {MOST.format(cpu): "2000000\n" for cpu in range(16)}
+    files |= {f"proc/irq/{number}/smp_affinity_list": "0-15\n" for number in (24, 25)}
+    files["proc/interrupts"] = "   CPU0\n 24:  1  PCI nvme0q0\n 25:  1  PCI eth0\n 26:  1  timer\n"
+    return write_files(write_machine(tmp_path, guest()), files)
+
+
+@pytest.fixture
+def runtime() -> Iterator[FakeRuntime]:
+    with FakeRuntime(real_time=False) as made:
+        yield made
+
+
+def most(root: Root, *cpus: int) -> list[int]:
+    return [int(root.read("/" + MOST.format(cpu))) for cpu in cpus]
+
+
+def interrupt(root: Root, number: int) -> str:
+    return root.read(f"/proc/irq/{number}/smp_affinity_list").strip()
+
+
+def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root: Root) -> None:
+    said: list[str] = []
+    tuner, policy = Tuner(root, said.append, {}), topology_aware(**CLASSES)
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 0, 4, 15) == [1_000_000] * 3
+    lacks = "package_00_die_00, package_01_die_00: min_freq_khz unsupported: there is no /sys/devices/system/cpu/"
+    assert said == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz"]
+    policy.create(container("a", 2000))
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 3, 4, 5, 6) == [1_000_000, 3_000_000, 3_000_000, 1_000_000]
+    policy.release("a")
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 4, 5) == [1_000_000] * 2
+    assert len(said) == 1
+
+
+def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None:
+    said: list[str] = []
+    policy = topology_aware(**CLASSES)
+    Tuner(Root(tmp_path), said.append, {}).apply(policy.tuning(), policy.options, policy.machine)
+    assert said[0] == (
+        "cpu0, cpu1, cpu2 and 13 more places: scaling_max_freq unsupported: there is no "
+        "/sys/devices/system/cpu/*/cpufreq/scaling_max_freq"
+    )
+
+
+def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restart(root: Root) -> None:
+    machine, options = Machine.of(guest()), topology_aware().options
+    said: list[str] = []
+    irq_affinities = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    kept: list[dict[str, str]] = []
+    tuner = Tuner(root, said.append, {}, lambda: kept.append(tuner.first))
+    tuner.apply(Tuning(), options, machine)
+    assert not kept, "nobody wants any"
+    tuner.apply(irq_affinities, options, machine)
+    assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
+    assert tuner.first == {"24": "0-15", "25": "0-15"}
+    tuner.apply(irq_affinities, options, machine)
+    assert kept == [tuner.first], "nothing has changed"
+    second = Tuner(root, said.append, tuner.first)
+    second.apply(Tuning(), options, machine)
+    assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
+
+
+def test_interrupts_of_a_device_that_comes_later_go_where_they_are_wanted_until_it_is_gone(root: Root) -> None:
+    machine, options = Machine.of(guest()), topology_aware().options
+    wanted = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    tuner = Tuner(root, lambda _: None, {})
+
+    def later(lines: str) -> None:
+        write_files(Path(root.path), {"proc/interrupts": "   CPU0\n 24:  1  PCI nvme0q0\n" + lines})
+        for _ in range(60):
+            tuner.apply(wanted, options, machine)
+
+    later("")
+    write_files(Path(root.path), {"proc/irq/30/smp_affinity_list": "0-7\n"})
+    later(" 30:  1  PCI nvme1q0\n")
+    assert interrupt(root, 30) == "4-5" and tuner.first == {"24": "0-15", "30": "0-7"}
+    later(" 30:  1  PCI nvme1q0, usb1\n")
+    assert interrupt(root, 30) == "4-5" and tuner.first["30"] == "0-7"
+    later("")
+    assert tuner.first == {"24": "0-15"}
+
+
+def test_only_controllable_interrupts_are_moved(root: Root) -> None:
+    options = Options(**{**vars(topology_aware().options), "controllableInterrupts": ["*eth*"]})
+    Tuner(root, print, {}).apply(Tuning({}, [IrqAffinity("a", 0b10, ("*",))]), options, Machine.of(guest()))
+    assert (interrupt(root, 24), interrupt(root, 25)) == ("0-15", "1")
+
+
+def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_interrupts(
+    runtime: FakeRuntime, root: Root, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path, **CLASSES)
+    plugin.tune()
+    assert most(root, 4, 5) == [1_000_000] * 2
+    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    plugin.tune()
+    assert most(root, 4, 5) == [3_000_000] * 2
+    assert interrupt(root, 24) == "4-5"
+    state, _ = Checkpoint(str(tmp_path / "state"), "topology-aware").read()
+    assert state is not None
+    assert state.interrupts == {"24": "0-15"}
+    stop(runtime, own)
+    plugin.tune()
+    assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+
+
+def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had_moved_it(
+    runtime: FakeRuntime, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    write = Root.write
+
+    def last(*words: Any) -> None:
+        write(*words)
+        raise SystemExit
+
+    with monkeypatch.context() as context:
+        context.setattr(Root, "write", last)
+        with pytest.raises(SystemExit):
+            plugin.tune()
+    assert interrupt(root, 24) == "4-5"
+    runtime.disconnect()
+    plugin = started(runtime, tmp_path)
+    stop(runtime, own)
+    with monkeypatch.context() as context:  # it is not forgotten if it cannot be given back now
+        context.setattr(Root, "write", lambda *_: (_ for _ in ()).throw(PermissionError(1, "not now")))
+        plugin.tune()
+    assert interrupt(root, 24) == "4-5"
+    runtime.disconnect()
+    started(runtime, tmp_path).tune()
+    assert interrupt(root, 24) == "0-15"
+
+
+def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_be_moved(
+    runtime: FakeRuntime, root: Root, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, controllableInterrupts=["*nvme*"])
+    create(runtime, pod("one", irq_affinity="{mask: ['*']}"), ask("one", 1000))
+    with pytest.raises(
+        nri.PluginError, match=r"irq-affinity.*: '\*eth\*' is interrupt 25 \(.*\), which may not be moved"
+    ):
+        create(runtime, pod("other", irq_affinity="{claim: ['*eth*']}"), ask("other", 1000))
+
+
+def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:
+    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+
+    TopologyAwarePlugin().tune()
+    assert most(root, 0) == [2_000_000]
+
+
+def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_is_told(
+    root: Root, runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    types = [{"name": "net", "irqClaim": ["PCI eth0"]}, {"name": "disk", "irqClaim": ["PCI nvme*"]}]
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types, controllableInterrupts=["PCI nvme*"])
+    (told,) = [each.getMessage() for each in caplog.records if "irqClaim" in each.getMessage()]
+    assert told.startswith("balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which may not be moved")

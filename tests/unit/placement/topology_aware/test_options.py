@@ -1,0 +1,28 @@
+"""Options of topology-aware, and what does not go with the machine."""
+
+import pytest
+
+from nri.placement import masks
+from tests.support.placement import topology_aware
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"reservedResources": {}}, "reservedResources.cpu: missing"),
+        ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among the available CPUs"),
+        ({"reservedResources": {"cpu": "0"}}, "0: it is no CPU"),
+        ({"availableResources": {"cpu": "4"}}, "write a list"),
+        ({"preferSharedCPU": True}, 'did you mean "preferSharedCPUs"'),
+        ({"unlimitedBurstable": "socket"}, "expected one of system, package"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(spec: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        topology_aware(**spec)
+
+
+def test_reserved_cpus_are_picked_among_the_available_ones() -> None:
+    policy = topology_aware(reservedResources={"cpu": "1500m"}, availableResources={"cpu": "exclude-cpuset:0-3"})
+    assert masks.text(policy.reserved) == "4-5"
+    assert masks.text(policy.pools.root.sharable) == "6-15"

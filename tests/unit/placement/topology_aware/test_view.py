@@ -1,0 +1,139 @@
+"""topology-aware's pools, explanations and measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nri.host.topology import Topology
+from nri.kube.requests import Requests
+from nri.placement.containers import Hint
+from nri.placement.topology_aware.policy import TopologyAware
+from tests.support.placement import GIB, container, guest, topology_aware
+
+
+def by_place(policy: TopologyAware, name: str) -> dict[str, tuple[str, str]]:
+    """Of each pool that was looked at for a container, what decided against it, and what would change that."""
+    return {each.place: (each.lost, each.change) for each in policy.explain(name).candidates}
+
+
+def test_every_pool_has_what_decided_against_it_and_what_would_change_that() -> None:
+    policy = topology_aware()
+    policy.create(container("a", 3000))
+    policy.create(container("b", 2000))
+    found = by_place(policy, "b")
+    assert set(found) == {pool.name for pool in policy.pools.by_id}
+    chosen = policy.explain("b").place
+    assert found.pop(chosen) == ("", "")
+    assert found["NUMA node #0"][0] == "more free CPU"
+    assert found["NUMA node #1"] == ("enough CPU", "1000m CPU more there, or a smaller request")
+    assert found["root"] == ("fewer memory nodes", "a memory request that fewer of its nodes can take")
+
+
+def test_each_comparison_has_words_of_its_own() -> None:
+    policy = topology_aware(colocatePods=True)
+    policy.create(container("a", 2000))
+    policy.create(container("near", 1000, pod="a"))
+    assert by_place(policy, "near")["NUMA node #3"][0] == "affinity"
+    hinted = container("hinted", 1000)
+    hinted.hints = {"device": Hint(nodes="3")}
+    policy.create(hinted)
+    assert by_place(policy, "hinted")["NUMA node #0"] == ("hints", "devices that are nearer to it")
+    policy.create(container("burst", 500, qos="Burstable", limit_m=3500))
+    assert by_place(policy, "burst")["NUMA node #1"] == ("CPU up to the limit", "a CPU limit of at most 1000m")
+    policy.create(container("unlimited", 500, qos="Burstable"))
+    assert "unlimited-burstable: numa" in by_place(policy, "unlimited")["NUMA node #0"][1]
+    policy.create(container("large", 500, memory=3 * GIB))
+    assert by_place(policy, "large")["NUMA node #0"][0] in ("fewer memory nodes", "memory offer")
+
+
+def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed() -> None:
+    policy = topology_aware(colocatePods=True)
+    for name in ("a", "b", "c", "d", "e"):
+        policy.create(container(name, 500))
+    strict = container("strict", 500, pod="a", **{"strict.topologyhints": "true"})
+    strict.hints = {"device": Hint("12-15", "3")}
+    policy.create(strict)
+    lost, change = by_place(policy, "strict")[policy.explain("a").place]
+    assert (lost, change) == ("could not serve it: CPUs 12-15, which it strictly wants", "room in it")
+    stays = policy.explain("e").place
+    for name in [name for name, grant in policy.grants.items() if grant.pool.name != stays]:
+        policy.release(name)
+    policy.resize("e", Requests(600, 600))
+    assert ("it fits where it was", "to be created again") in by_place(policy, "e").values()
+
+
+def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_number_decided() -> None:
+    for isolated in (frozenset[int](), frozenset({6, 7})):
+        policy = topology_aware(replace(guest(), isolated=isolated))
+        policy.create(container("own", 1000))
+        found = policy.explain("own")
+        assert ("1 isolated CPU of its own" in found.request) is bool(isolated)
+        assert ("isolated left" in found.candidates[0].has) is bool(isolated)
+        if not isolated:
+            assert next(each.lost for each in found.candidates if each.place == "NUMA node #3") == "lower number"
+
+
+def test_requests_are_told_in_words() -> None:
+    policy = topology_aware(reservedPoolNamespaces=["infra"])
+    words = {}
+    for each in (
+        container("own", 3000, memory=1024),
+        container("mixed", 1500),
+        container("none", 0),
+        container("infra", 100, namespace="infra"),
+        container("alone", 1000, **{"cpu.preserve": "true", "memory.preserve": "true"}),
+    ):
+        policy.create(each)
+        words[each.id] = policy.explain(each.id).request
+    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1 KiB of memory"
+    assert words["mixed"].startswith("Guaranteed, 1 CPU of its own, 500m of shared CPUs")
+    assert words["none"].startswith("BestEffort, 0m of shared CPUs")
+    assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
+    assert words["alone"] == "Guaranteed, its CPUs are left alone"
+
+
+def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
+    policy = topology_aware()
+    for name in ("a", "b", "c", "d"):
+        policy.create(container(name, 2000))
+    kept = policy.saved()
+    for name in ("a", "b"):
+        policy.release(name)
+    containers = dict(policy.containers)
+    again = TopologyAware(policy.machine, policy.options, state=kept, containers=containers)
+    before = dict(again.pins)
+    found = again.explain("c")
+    assert not found.then
+    assert found.place == again.grants["c"].pool.name
+    assert [each.lost for each in found.candidates].count("") == 1
+    now = by_place(again, "d")
+    assert now["NUMA node #1"] == ("better by now: more free CPU", "to be created again")
+    assert dict(again.pins) == before
+    assert list(again.grants) == list(containers)
+    again.resize("c", Requests(1000, 1000))
+    assert again.explain("c").then, "a container that was placed anew has an account of that"
+
+
+def test_pools_and_their_measurements_add_up() -> None:
+    topology: Topology = guest()
+    policy = topology_aware(topology)
+    policy.create(container("own", 2000, memory=GIB))
+    policy.create(container("part", 700, memory=GIB))
+    found, labels = dict[str, dict[str, float]](), dict[str, set[str]]()
+    for gauge in policy.gauges():
+        name = gauge.name.removeprefix("nri_policy_topologyaware_zone_")
+        found.setdefault(name, {})[gauge.labels["zone"]] = gauge.value
+        labels[name] = set(gauge.labels) - {"zone"}
+    assert labels == {
+        "cpu_capacity_cores": {"cpus", "mems"}, "cpu_shared_capacity_cores": set(), "cpu_shared_assigned_cores": set(),
+        "cpu_shared_available_cores": set(), "mem_capacity_bytes": {"mems"}, "mem_assigned_bytes": {"mems"},
+        "mem_available_bytes": {"mems"}, "container_count": set(), "shared_container_count": set(),
+    }  # fmt: skip
+    root = {name: values["root"] for name, values in found.items()}
+    assert root["cpu_capacity_cores"] == 16
+    assert root["cpu_shared_capacity_cores"] == 13
+    assert root["cpu_shared_assigned_cores"] == 0.7
+    assert root["mem_assigned_bytes"] == 2 * GIB
+    assert root["mem_available_bytes"] + root["mem_assigned_bytes"] == 8 * GIB
+    assert sum(found["container_count"].values()) == 2
+    assert sum(found["shared_container_count"].values()) == 1

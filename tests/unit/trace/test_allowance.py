@@ -1,0 +1,76 @@
+"""What a reading may hold and parse grows with the bytes that were read, and what is beyond it is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.api import messages as m
+from nri.testing import make_container, make_pod
+from nri.trace.allowance import Allowance
+from nri.wire import bytes_field
+
+
+def test_records_are_bounded_by_the_bytes_that_were_read() -> None:
+    allowance = Allowance()
+    assert sum(allowance.has_record() for _ in range(60_000)) == 50_000
+    allowance.read_bytes = 10_050
+    assert sum(allowance.has_record() for _ in range(100)) == 50
+
+
+def test_the_longest_record_is_bounded_by_the_bytes_that_were_read_and_in_any_case() -> None:
+    allowance = Allowance()
+    lengths = []
+    for read_bytes in (0, 10_000, 1 << 30):
+        allowance.read_bytes = read_bytes
+        lengths.append(allowance.record_bytes)
+    assert lengths == [1100 << 10, (1100 << 10) + 320_000, 5 << 20]
+
+
+def test_a_state_of_hundreds_of_real_containers_is_parsed() -> None:
+    pod = make_pod(id="p1", name="web", namespace="shop")
+    env = {f"VARIABLE_{number}": f"a value of some length, number {number}" for number in range(40)}
+    containers = [make_container(id=f"{number:064}", name="app", pod=pod, env=env) for number in range(600)]
+    for container in containers:
+        for number in range(12):
+            mount = container.mounts.add(destination=f"/var/run/secrets/of/pod/{number}", type="bind")
+            mount.source = f"/var/lib/kubelet/pods/p1/volumes/kubernetes.io~projected/volume-{number}"
+            mount.options.extend(["rbind", "rprivate", "ro"])
+    state = m.SynchronizeRequest(pods=[pod], containers=containers)
+    allowance = Allowance()
+    assert allowance.parse("Synchronize", state.SerializeToString(), reply=False) == state
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x12\x00" * 50_000,
+        bytes_field(2, bytes_field(3, b"small")) * 10_000,
+        bytes_field(2, bytes_field(9, b"") * 120_000),
+        bytes_field(2, bytes_field(21, bytes_field(3, b"\x01" * 200_000))),
+    ],
+    ids=["empty containers", "small containers", "empty mounts", "numbers"],
+)
+def test_a_message_that_would_take_many_times_its_bytes_is_left_out_and_named(data: bytes) -> None:
+    lost: list[str] = []
+    allowance = Allowance(lost.append)
+    allowance.read_bytes = 1 << 20
+    event = "Synchronize" if data.startswith((b"\x12\x00", b"\x12\x07")) else "CreateContainer"
+    assert allowance.parse(event, data, reply=False) is None
+    assert lost == ["message"]
+
+
+def test_values_of_short_messages_are_bounded_together_and_real_ones_need_no_count() -> None:
+    lost: list[str] = []
+    allowance = Allowance(lost.append)
+    dense = bytes_field(2, bytes_field(8, b"") * 10_000)
+    parsed = sum(allowance.parse("CreateContainer", dense, reply=False) is not None for _ in range(100))
+    assert 20 <= parsed <= 40 and len(lost) == 100 - parsed
+    allowance.read_bytes = 1 << 20
+    assert allowance.parse("CreateContainer", dense, reply=False) is not None, "more was read"
+
+
+def test_values_that_are_made_json_are_bounded() -> None:
+    allowance = Allowance()
+    assert allowance.has_json_values(40_000) and not allowance.has_json_values(20_000)
+    allowance.read_bytes = 10_000
+    assert allowance.has_json_values(20_000)
