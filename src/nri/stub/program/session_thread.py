@@ -61,8 +61,7 @@ def _joined_as(
     try:
         sock = connect_unix(path)
     except OSError as error:
-        step = "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on"
-        raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), step) from None
+        raise RuntimeUnavailable(path, (error.strerror or str(error)).lower()) from None
     gone = ConnectionClosed(f"{path}: the plugin does not come to take part")
     # None: the plugin takes part; otherwise its end. The first entry counts.
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
