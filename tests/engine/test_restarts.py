@@ -551,7 +551,7 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
     root = node.config.root
     aside = root.rename(root.with_name("aside"))
     root.mkdir(mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "small", str(root)], check=True, timeout=20)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "small", str(root)], check=True, timeout=20)
     try:
         shutil.copytree(aside, root, symlinks=True, dirs_exist_ok=True)
         pod = node.pod(network=pb.POD)
@@ -585,7 +585,7 @@ def test_a_container_that_ends_while_the_disk_is_full_has_its_own_exit_code(node
     if folder.exists():
         folder.rename(aside)
     folder.mkdir(mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "small", str(folder)], check=True, timeout=20)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "small", str(folder)], check=True, timeout=20)
     try:
         if aside.exists():
             shutil.copytree(aside, folder, symlinks=True, dirs_exist_ok=True)

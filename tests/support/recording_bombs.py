@@ -36,14 +36,15 @@ def _opened(name: str = "x") -> bytes:
 
 def _blocks(records: Iterable[bytes]) -> list[bytes]:
     """Blocks of as many records as one may have."""
-    made, piece, size = [_opened()], [], 0
+    blocks, size = [_opened()], 0
+    piece: list[bytes] = []
     for record in records:
         if size + len(record) > _BLOCK_BYTES:
-            made.append(block(b"".join(piece)))
+            blocks.append(block(b"".join(piece)))
             piece, size = [], 0
         piece.append(record)
         size += len(record)
-    return [*made, block(b"".join(piece))]
+    return [*blocks, block(b"".join(piece))]
 
 
 def _event(number: int, event: str, message: bytes = b"", reply: bytes = b"", plugin: str = "10-p") -> bytes:
