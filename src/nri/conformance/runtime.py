@@ -94,21 +94,15 @@ class _RuntimeGone(Exception):
 
 
 class _WatchedCri:
-    """The runtime's CRI socket; a call that the runtime cannot take any more raises `_RuntimeGone`.
+    """The runtime's CRI socket; a call that the runtime cannot take any more raises `_RuntimeGone`."""
 
-    A signal does not interrupt RunPodSandbox: the pod has to be known to be removed.
-    """
-
-    def __init__(self, cri: CriClient, stop: SignalStop) -> None:
-        self._cri, self._stop = cri, stop
+    def __init__(self, cri: CriClient) -> None:
+        self._cri = cri
 
     def call(self, method: str, request: Message, *more: Any) -> Any:
         """Call a method as `CriClient.call` does."""
         try:
-            if method != "RunPodSandbox":
-                return self._cri.call(method, request, *more)
-            with self._stop.held():
-                return self._cri.call(method, request, *more)
+            return self._cri.call(method, request, *more)
         except RuntimeUnavailable as error:
             raise _RuntimeGone(str(error)) from None
 
@@ -310,7 +304,7 @@ class Probe:
         own_network: bool = False,
     ) -> None:
         self._stop = SignalStop()
-        self._cri: Any = _WatchedCri(cri, self._stop)
+        self._cri: Any = _WatchedCri(cri)
         self._socket, self._image, self._timeout_s = nri_socket, image, timeout_s
         self._tell = say
         self._cdi_dir, self._own_network = cdi_dir, own_network
@@ -423,10 +417,11 @@ class Probe:
         self._plugin.uids.add(pod.config.metadata.uid)
         template, pod.containers = pod.containers, []
         lifecycle.pull(self._cri, pod, template[0], self._tell)
-        made = lifecycle.run(self._cri, pod, self._tell)
+        with self._stop.held():  # a pod that is not among `_pods` would not be removed
+            pod_id = lifecycle.run(self._cri, pod, self._tell)
+            self._pods[pod_id] = pod
         pod.containers = template
-        self._pods[made] = pod
-        return made
+        return pod_id
 
     def _create(
         self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = (), padding: int = 0

@@ -33,7 +33,8 @@ class Stopped(SystemExit):
 class SignalStop:
     """Raise `Stopped` in the main thread at the first signal; later ones do not interrupt the clean-up.
 
-    Senders often send more than one: `timeout` sends SIGTERM to the process and to its group.
+    Senders often send more than one: `timeout` sends SIGTERM to the process and to its group. A signal that is ignored,
+    as SIGHUP under nohup, stays ignored.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,10 @@ class SignalStop:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._handlers = {number: signal.signal(number, self._take) for number in SIGNALS}
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        self._handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+        for number in self._handlers:
+            signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,14 +55,14 @@ class SignalStop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let the block finish first: what it creates is known only after it."""
+        """Let the block finish first, also with an error: what it creates is known only after it."""
         self._held = True
         try:
             yield
         finally:
             self._held = False
-        if self._number:
-            raise Stopped(self._number)
+            if self._number:
+                raise Stopped(self._number)
 
     def finish(self) -> None:
         """Let no signal interrupt what follows: the clean-up."""

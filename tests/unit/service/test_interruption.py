@@ -34,6 +34,27 @@ def test_a_held_block_ends_before_the_signal_raises() -> None:
     assert steps == ["after the signal"]
 
 
+def test_a_signal_raises_also_where_the_held_block_fails() -> None:
+    def fail(stop: SignalStop) -> None:
+        with stop.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise ValueError("the block fails")
+
+    with SignalStop() as stop, pytest.raises(Stopped):
+        fail(stop)
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with SignalStop():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_no_signal_raises_once_the_clean_up_has_begun() -> None:
     with SignalStop() as stop:
         stop.finish()

@@ -61,7 +61,9 @@ def _joined_as(
     try:
         sock = connect_unix(path)
     except OSError as error:
-        raise RuntimeUnavailable(path, (error.strerror or str(error)).lower()) from None
+        step = "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on"
+        hint = "" if isinstance(error, PermissionError) else step  # without a hint: run it as root
+        raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), hint) from None
     gone = ConnectionClosed(f"{path}: the plugin does not come to take part")
     # None: the plugin takes part; otherwise its end. The first entry counts.
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
