@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nri.cli.support.registered import describe, registered
+from nri.plugins.registry import describe, registered
 
 DOCS = Path(__file__).resolve().parent
 #: Where links of the page start from.

@@ -9,6 +9,7 @@
     ├── ConnectionClosed               the connection is gone; every pending and later call fails with it
     ├── DeadlineExceeded               our own deadline passed while we waited
     ├── RuntimeUnavailable             no runtime answers at the socket (exit code 3)
+    │   └── ProgramUnreachable         ... or another program does not answer at its socket, or not as expected
     ├── RegistrationError              the runtime, or our own rules, refused this plugin before it was configured
     ├── ConfigError                    a configuration source holds something that cannot be used (exit code 2)
     ├── Reject                         raised by a handler: refuse the request, with a reason for people to read
@@ -57,6 +58,7 @@ __all__ = [
     "PluginRejected",
     "PluginTimeout",
     "PluginUnavailable",
+    "ProgramUnreachable",
     "ProtocolError",
     "RegistrationError",
     "Reject",
@@ -182,6 +184,14 @@ class RuntimeUnavailable(NriError):
         super().__init__(f"cannot connect to {socket}: {reason}. {hint or f'{step}: nri doctor'}")
         self.socket = socket
         self.reason = reason
+
+
+class ProgramUnreachable(RuntimeUnavailable):
+    """A program does not answer at its socket, or not as expected. `reason` is the whole line, with the next step."""
+
+    def __init__(self, socket: str, text: str) -> None:
+        super().__init__(socket, text)
+        self.args = (text,)
 
 
 class RegistrationError(NriError):

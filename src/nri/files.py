@@ -38,6 +38,8 @@ __all__ = [
     "Seen",
     "Unreadable",
     "Usage",
+    "instead_of_file",
+    "is_file",
     "open_regular",
     "private_folder",
     "read_regular",
@@ -72,6 +74,26 @@ _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
 # --- one file ---------------------------------------------------------------------------------------------------------
+
+
+def is_file(path: str) -> bool:
+    """Whether a file is there. PermissionError if that may not be known: it is not the same as "no such file"."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+
+
+def instead_of_file(path: str) -> str:
+    """Say why `is_file` finds no file at a path: "a folder, not a file", or "no such file"."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return "no such file"
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return f"{kinds.get(stat.S_IFMT(mode), 'a device')}, not a file"
 
 
 def open_regular(path: StrPath, flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:

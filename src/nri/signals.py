@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ExitOnSignal", "HoldSignals", "Stop", "check_signals", "wake_fd"]
+__all__ = ["Stop", "check_signals", "wake_fd"]
 
 # The pipe into which the interpreter writes a byte for each signal that comes, and the thread that listens to them: one
 # for the process, as there is one set of handlers. A signal that comes in the instant before a wait does not interrupt
@@ -40,63 +40,6 @@ def _wake_pipe() -> tuple[int, int]:
         _pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(_pipe[1], False)
     return _pipe
-
-
-class _Handlers:
-    """Handles signals that are not ignored by `_handle` in a block, and as before afterwards.
-
-    Without effect in other threads than the main one, where Python lets nobody set handlers.
-    """
-
-    __slots__ = ("_previous",)
-    _numbers: "tuple[int, ...]"
-
-    def __enter__(self) -> None:
-        handlers = {number: signal.getsignal(number) for number in self._numbers}
-        self._previous = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
-        try:
-            for number in self._previous:
-                signal.signal(number, self._handle)
-        except ValueError:  # not the main thread, which refuses the first one
-            self._previous = {}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _: object) -> None:
-        raise NotImplementedError
-
-
-class ExitOnSignal(_Handlers):
-    """End the program by SystemExit on SIGTERM and SIGHUP, so that `finally` blocks run. A context manager.
-
-    A signal that is ignored, as SIGHUP under nohup, stays ignored.
-    """
-
-    __slots__ = ()
-    _numbers = (signal.SIGTERM, signal.SIGHUP)
-
-    def _handle(self, number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-
-class HoldSignals(_Handlers):
-    """Deliver SIGINT, SIGTERM and SIGHUP only after a block that must not be interrupted. A context manager."""
-
-    __slots__ = ("_arrived",)
-    _numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self._arrived: list[int] = []
-
-    def __exit__(self, *details: object) -> None:
-        super().__exit__(*details)
-        for number in self._arrived[:1]:
-            signal.raise_signal(number)
-
-    def _handle(self, number: int, _: object) -> None:
-        self._arrived.append(number)
 
 
 class Stop:

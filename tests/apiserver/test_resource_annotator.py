@@ -17,7 +17,7 @@ from tests.apiserver.conftest import Helm
 from tests.deploy.test_annotator_chart import with_certificate
 from tests.kubernetes.control_plane import ControlPlane
 from tests.unit.cli.conftest import command, environment
-from tests.unit.cli.support.test_webhook import certify
+from tests.unit.plugins.resource_annotator.test_webhook import certify
 
 CHART = Path(__file__).parents[2] / "deploy/helm/resource-annotator"
 POD = {

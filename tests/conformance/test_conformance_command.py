@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri.testing.conformance import read_cases
+from nri.conformance.cases import read_cases
 
 CASES = Path(__file__).parent / "data" / "merge.jsonl.xz"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri.testing.conformance import MERGE_OPS, read_cases, run_merge_case
+from nri.conformance.cases import MERGE_OPS, read_cases, run_merge_case
 
 DATA = Path(__file__).parent / "data"
 CASES = DATA / "merge.jsonl.xz"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nri.kube.admission import answer
+from nri.plugins.resource_annotator.admission import answer
 
 ROWS = [
     json.loads(line)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri.testing.conformance import read_cases, run_spec_case
+from nri.conformance.cases import read_cases, run_spec_case
 
 DATA = Path(__file__).parent / "data"
 #: Recorded in the manner of real plugins; and drawn at random, with the reference's answers (python -m

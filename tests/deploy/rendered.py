@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nri.cli.support import registered
+from nri.plugins import registry
 from tests.deploy import programs
 from tests.support.commands import run
 from tools.deployment import table
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NEEDS = {need.name: need for need in table.read()}
 PLUGINS = sorted(NEEDS)
-BUNDLED = sorted(each.name for each in registered.registered() if each.value.startswith("nri.plugins."))
+BUNDLED = sorted(each.name for each in registry.registered() if each.value.startswith("nri.plugins."))
 
 
 @functools.cache

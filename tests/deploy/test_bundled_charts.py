@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from nri.cli.support import registered
+from nri.plugins import registry
 from nri.testing import FakeRuntime
 from tests.deploy.rendered import BUNDLED, DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
 from tools.deployment.chart import LIBRARY
@@ -67,9 +67,9 @@ def test_the_schema_knows_each_plugin_s_own_configuration(name: str, setting: st
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED if NEEDS[name].config])
 def test_a_plugin_takes_the_configuration_that_its_chart_shows(name: str, nri_runtime: FakeRuntime) -> None:
-    entry = registered.find(name)
+    entry = registry.find(name)
     assert entry is not None
-    nri_runtime.add(registered.load(entry)(), idx="10", config=yaml.safe_dump(NEEDS[name].config))
+    nri_runtime.add(registry.load(entry)(), idx="10", config=yaml.safe_dump(NEEDS[name].config))
     assert render(name, f"config={json.dumps(NEEDS[name].config)}").returncode == 0
 
 

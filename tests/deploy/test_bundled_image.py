@@ -18,7 +18,7 @@ import yaml
 from tests.deploy.buildah import Buildah, build_bundled, container
 from tests.deploy.rendered import BUNDLED, NEEDS, kustomized
 from tests.peers.drivers import GoRuntime
-from tests.unit.cli.support.test_webhook import certify
+from tests.unit.plugins.resource_annotator.test_webhook import certify
 
 IMAGE = "localhost/nri-plugins:test"
 PYTHON = ("/plugin/bin/python", "-I")

@@ -1,6 +1,6 @@
 """What counts as a difference: an outcome of ours that the reference never has.
 
-The comparison itself is the one of `nri conformance` (`nri.testing.conformance`), in reference mode. A case that
+The comparison itself is the one of `nri conformance` (`nri.conformance.cases`), in reference mode. A case that
 differs from the first answer is asked again, often: where the reference leaves something to chance, any of its answers
 is right, and a part on which its answers differ says nothing. A panic of the reference is not something to reproduce.
 Next: `shrink`.
@@ -10,8 +10,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from nri.conformance.cases import Failure, run_merge_case, run_spec_case
 from nri.oci import MountTable
-from nri.testing.conformance import Failure, run_merge_case, run_spec_case
 from tests.differential.generate import Case
 from tests.differential.oracle import Expect, Oracle
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nri.testing.conformance import MERGE_OPS, read_cases
+from nri.conformance.cases import MERGE_OPS, read_cases
 from tests.differential.generate import Case
 from tests.differential.peace import settle
 

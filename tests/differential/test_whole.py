@@ -1,6 +1,6 @@
 """The same cases one layer up: the bytes that remote plugins are sent, and the whole adaptation in reference mode.
 
-What comes out is given to `nri.testing.conformance` as the recorded outcome of the merge alone, which the tests beside
+What comes out is given to `nri.conformance.cases` as the recorded outcome of the merge alone, which the tests beside
 this one hold to the reference.
 """
 
@@ -17,9 +17,9 @@ from nri.adaptation.merge import CreateMerge, UpdateMerge
 from nri.adaptation.peers.event_request import CreateRequest, UpdateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
+from nri.conformance.cases import run_merge_case
 from nri.errors import NriError
 from nri.rules import Rules
-from nri.testing.conformance import run_merge_case
 from tests.differential.__main__ import cases
 from tests.differential.generate import Case
 

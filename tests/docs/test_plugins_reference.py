@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support.registered import describe, registered
+from nri.plugins.registry import describe, registered
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BUNDLED = [entry for entry in registered() if entry.value.startswith("nri.plugins.")]

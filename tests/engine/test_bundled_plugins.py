@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nri.cli.support.probe.fields import CDI_SPEC, View
+from nri.conformance.fields import CDI_SPEC, View
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from nri.errors import NriError

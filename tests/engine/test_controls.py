@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import nri
-from nri.cli.support.probe import fields
-from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, INSIDE, PROCESS, A, Case
+from nri.conformance import fields
+from nri.conformance.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, INSIDE, PROCESS, A, Case
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder, unsolicited

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import nri
-from nri.cli.support.probe.fields import CASES, SETTERS
+from nri.conformance.fields import CASES, SETTERS
 from nri.errors import NriError
 from tests.engine.node import V2, Node, Recorder, unsolicited
 from tests.engine.view import EngineView

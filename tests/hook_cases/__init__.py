@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from nri.conformance.cases import Failure
 from nri.policies.koordinator.quirks import Quirks
-from nri.testing.conformance import Failure
 from tests.hook_cases import (
     conversions,
     cookies,

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, Case
+from nri.conformance.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, Case
 from tests.real.plugin_process import PluginProcess
 from tests.real.view import ContainerView
 from tools.runtimes.proxy import Proxied

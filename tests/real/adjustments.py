@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from nri.cli.support.probe.fields import PROCESS, A, Case, View, namespace
+from nri.conformance.fields import PROCESS, A, Case, View, namespace
 
 
 def _scheduler(view: View) -> str:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from nri.cli.support.probe.fields import View
+from nri.conformance.fields import View
 from nri.plugins.memory_policy import plugin as memory_policy
 from nri.plugins.memory_policy.plugin import INJECTED
 from tests.real.bundled_cases import (

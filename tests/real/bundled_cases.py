@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nri.api import cpuset
-from nri.cli.support.probe import fields
-from nri.cli.support.probe.fields import View
+from nri.conformance import fields
+from nri.conformance.fields import View
 from tests.real import adjustments
 from tests.support.waiting import wait_for
 

@@ -2,7 +2,7 @@
 
 Rules: all of them fit into one container, and each has a second value for an update; the setters are those that
 Adjustment and Update share. The texts are the kernel's own. Controls of cgroup v1 are in controls_v1.py, and what is no
-control of a cgroup in `nri.cli.support.probe.fields`.
+control of a cgroup in `nri.conformance.fields`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nri.cli.support.probe.fields import CASES
+from nri.conformance.fields import CASES
 
 RUNTIMES = ("1.7", "2.1", "2.4")
 APPLIED = "applied"
@@ -112,7 +112,7 @@ _EXCEPTIONS: dict[str, tuple[tuple[str, str, str], str]] = {
 _APPLIED = ((APPLIED, APPLIED, APPLIED), "")
 
 ADJUSTMENTS = {name: Row(case.text, *_EXCEPTIONS.get(name, _APPLIED)) for name, case in CASES.items()}
-"""What becomes of each case of `nri.cli.support.probe.fields`."""
+"""What becomes of each case of `nri.conformance.fields`."""
 
 
 def adjustment_support(name: str) -> dict[str, str]:

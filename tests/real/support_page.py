@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nri.cli.support.probe.fields import CASES
+from nri.conformance.fields import CASES
 from tests.real import crio_matrix, engine_matrix
 from tests.real.support_matrix import ADJUSTMENTS, APPLIED, EVENTS, FACTS, RUNTIMES, UPDATES, YES, Row
 

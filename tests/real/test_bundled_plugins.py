@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from nri.cli.support.probe.fields import CDI_SPEC, View
+from nri.conformance.fields import CDI_SPEC, View
 from nri.cri.pb import api_pb2 as pb
 from tests.real import bundled
 from tests.real.bundled import Refused

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support.probe.fields import CASES
+from nri.conformance.fields import CASES
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import ADJUSTMENTS, EVENTS, FACTS, UPDATES, adjustment_support
 from tools.runtimes.daemon import Runtime as Daemon

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.cli.support.probe.fields import SETTERS
+from nri.conformance.fields import SETTERS
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import APPLIED, UPDATES
 from tests.real.test_lifecycle import unique

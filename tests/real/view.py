@@ -1,4 +1,4 @@
-"""A container of containerd as `nri.cli.support.probe.fields` reads it back."""
+"""A container of containerd as `nri.conformance.fields` reads it back."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ if __name__ == "__main__":
     import nri.testing
     import nri.trace.catalog  # noqa: F401
     from nri.cli.main import main
-    from nri.cli.support.registered import registered
+    from nri.plugins.registry import registered
 
     for entry in registered():
         entry.load()

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import nri
-from nri.cli.errors import Failure
-from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import ask_runtime, live
-from nri.cli.support.node_parts import NodeParts
+from nri.adaptation.admin_client import AdminClient
 from nri.errors import ConflictError, PluginRejected
+from nri.inspector.node_parts import NodeParts
 from nri.inspector.sources import Running
 from nri.placement.policy import document
 from nri.service.http import Answer, Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.live import live_events
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 from tests.support.placement import container, topology_aware
@@ -147,18 +146,10 @@ class Inspected:
     @contextlib.contextmanager
     def source(self) -> Iterator[Running]:
         """What `nri inspect` shows of it."""
-        settings = Settings()
-        settings.socket_path = str(self.folder / "nri.sock")
-        agent, placed = str(self.folder / "agent.sock"), str(self.folder)
-        with (
-            live(settings, self.admin) as looking,
-            NodeParts(settings, self.admin, agent, placed, str(self.root)) as more,
-        ):
-
-            def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
-                return ask_runtime(settings, self.admin, method, request)
-
-            yield Running(looking, ask, Failure, "this node", more.views())
+        client, agent = AdminClient(self.admin), str(self.folder / "agent.sock")
+        parts = NodeParts(client, str(self.folder / "nri.sock"), agent, str(self.folder), str(self.root))
+        with live_events(client) as live, parts:
+            yield Running(live, client.ask, "this node", parts.views())
 
     def __enter__(self) -> Self:
         return self

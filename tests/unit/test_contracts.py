@@ -26,7 +26,7 @@ FORBIDDEN = {
     ),
     "From outside, oci is imported by its face alone": ("engine/machine.py", "nri.oci.draft"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
-    "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
+    "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support has what verbs share": (  # noqa: E501
         "cli/doctor/__init__.py",
         "nri.cli.verbs.why",
     ),

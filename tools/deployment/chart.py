@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from nri.cli.support import registered
 from nri.config import typed
+from nri.plugins import registry as registered
 from nri.policies.default_validator import KEYS, ValidatorConfig
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.readme import readme

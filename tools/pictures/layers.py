@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = {
     "cli": "the command nri",
     "inspector": "a web page",
+    "conformance": "runtimes and plugins on trial",
     "pods": "nri pod",
     "testing": "a runtime for tests",
     "agent": "policies on a node",

@@ -69,26 +69,6 @@ class DurationType(_FloatType):
 DURATION = DurationType()
 
 
-def is_file(path: str) -> bool:
-    """Whether a file is there. PermissionError if that may not be known: it is not the same as "no such file"."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except PermissionError:
-        raise
-    except (OSError, ValueError):
-        return False
-
-
-def instead_of_file(path: str) -> str:
-    """Say why `is_file` finds no file at a path: "a folder, not a file", or "no such file"."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return "no such file"
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    return f"{kinds.get(stat.S_IFMT(mode), 'a device')}, not a file"
-
-
 class PathType(click.Path):
     """A file or a folder, which need not be there; "" is none, though the system takes it for the current folder."""
 

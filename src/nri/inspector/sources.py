@@ -55,7 +55,7 @@ _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
 #: Another part of the node that can be asked: of which pod or container, "" for all, to a table of JSON. It raises
-#: NriError or what `Running` takes as a failure; None if it is not there.
+#: NriError without an answer; None if it is not there.
 View = Callable[[str], dict[str, Any] | None]
 
 
@@ -110,8 +110,8 @@ class Running:
 
     Args:
         live: what happens in it, being read.
-        ask: asks its admin socket: method and request to the reply.
-        failure: what `live`, `ask` and the views raise where there is no answer.
+        ask: asks its admin socket: method and request to the reply. Like `live` and the views it raises NriError
+            without an answer.
         title: which runtime it is.
         views: what else runs on the node, by name.
     """
@@ -120,18 +120,17 @@ class Running:
         self,
         live: Live,
         ask: Callable[[str, dict[str, Any]], dict[str, Any]],
-        failure: type[Exception],
         title: str,
         views: Mapping[str, View] | None = None,
     ) -> None:
-        self._live, self._ask, self._failure, self._title = live, ask, failure, title
+        self._live, self._ask, self._title = live, ask, title
         self._views = views or {}
 
     def overview(self) -> dict[str, Any]:
         """The last minute."""
         try:
             summary = self._live.summary()
-        except (self._failure, NriError) as error:
+        except NriError as error:
             raise Unanswered(str(error)) from None
         rows = self._live.rows()
         notes = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
@@ -178,7 +177,7 @@ class Running:
         """The answer of another part of the node."""
         try:
             return self._views[name](of) if name in self._views else None
-        except (self._failure, NriError) as error:
+        except NriError as error:
             raise Unanswered(str(error)) from None
 
     def rows(self, most: int, most_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it knows no messages
@@ -200,7 +199,7 @@ class Running:
         """The containers with a history in the runtime."""
         try:
             answer = self._ask("Containers", {})
-        except self._failure as error:
+        except NriError as error:
             raise Unanswered(str(error)) from None
         if not _has_rows(answer, "containers"):
             raise Unanswered("its answer on containers has no tables as ours")
@@ -210,7 +209,7 @@ class Running:
         """The chain of changes, as the runtime remembers it."""
         try:
             answer = self._ask("Why", {"container": ident})
-        except self._failure:
+        except NriError:
             return None
         return answer if _has_rows(answer, "steps") else None
 

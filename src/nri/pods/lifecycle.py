@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from nri.pods import folder
 from nri.pods.containers import GRACE
 from nri.pods.sub_paths import bind
 from nri.pods.volumes import prepare
-from nri.signals import HoldSignals
 from nri.text import plain
 from nri.ttrpc.codes import Code
 
@@ -61,10 +61,21 @@ def driver_of(cri: CriClient) -> Driver:
     return Driver.SYSTEMD if said == pb.SYSTEMD else Driver.CGROUPFS
 
 
-def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> str:
+def run(
+    cri: CriClient,
+    pod: PodRequest,
+    say: Say,
+    init_s: float = INIT_S,
+    hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> str:
     """Run a pod with all its containers; its id. One that fails is removed again, and the NriError says why.
 
-    `init_s` is how long each container that initializes it may take, in seconds.
+    Args:
+        cri: the runtime's CRI socket.
+        pod: the pod.
+        say: gets lines about the progress.
+        init_s: how long each container that initializes it may take, in seconds.
+        hold_signals: a context in which no signal interrupts, such as `nri.service.interruption.SignalStop.held`.
     """
     home = Path(pod.config.log_directory).parent
     try:
@@ -79,7 +90,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
             for volume in pod.volumes:
                 prepare(volume)
             request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-            with HoldSignals():  # or nobody would know the id of a sandbox that the runtime still creates
+            with hold_signals():  # or nobody would know the id of a sandbox that the runtime still creates
                 pod_id = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
                 folder.set_pod_id(home, pod_id)
         _address(cri, pod_id, pod)

@@ -15,7 +15,7 @@ from google.protobuf.json_format import ParseError as JsonError
 from google.protobuf.message import DecodeError
 
 from nri.api import messages as m
-from nri.config.complaint import shorten
+from nri.config.complaint import shorten, suggest
 from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import read_regular
 from nri.wire import iter_fields
@@ -77,6 +77,16 @@ class Catalog:
         """Return the method, or None if it is not known."""
         return self._methods.get(service, {}).get(method)
 
+    def method(self, service: str, name: str) -> Method:
+        """Return the method. ConfigError, with the next step, if it is not known."""
+        rows = self._methods.get(service)
+        if rows is None:
+            reason = "the messages of this service are not known here"
+            raise ConfigError(service, "", reason, "give --descriptor-set FILE, or --hex")
+        if name not in rows:
+            raise ConfigError(service, "", f"there is no method {name}", suggest(name, rows))
+        return rows[name]
+
     def resolve(self, text: str) -> tuple[str, str]:
         """Return service and method of ``SERVICE/METHOD``; NRI's services may be written without their package.
 
@@ -86,11 +96,6 @@ class Catalog:
         if not slash or not service or not method:
             raise ConfigError(text, "", "not SERVICE/METHOD", f"such as {_NRI}Runtime/RegisterPlugin")
         return (_NRI + service if _NRI + service in self._methods else service), method
-
-    def methods(self, service: str) -> tuple[str, ...] | None:
-        """Return the names of a service's methods, or None if the service is not known."""
-        known = self._methods.get(service)
-        return None if known is None else tuple(known)
 
 
 def to_json(message: Any) -> dict[str, Any]:

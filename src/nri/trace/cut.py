@@ -7,20 +7,21 @@ stay replaced. The recording is read twice, first to choose events, then to copy
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
-from nri.errors import ConfigError
+from nri.errors import ConfigError, NriError
 from nri.text import count
 from nri.trace import blocks
 from nri.trace.pb import api_pb2 as t
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from nri.trace.history import Event, Trace
 
-__all__ = ["MOST_EVENTS", "choose", "cut"]
+__all__ = ["MOST_EVENTS", "choose", "cut", "write_part"]
 
 #: Events of a part: of any recording, for one more this many bytes, and in any case. A part with more is a second
 #: recording.
@@ -94,3 +95,22 @@ def _block(records: list[t.Record]) -> bytes:
     raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
     times = [record.time_ns for record in records]
     return blocks.pack(raw, len(records), min(times), max(times))
+
+
+def write_part(path: str, pieces: Iterable[bytes]) -> None:
+    """Write the pieces into a new file, which only its owner may read; a failed attempt leaves no file.
+
+    Raises NriError if the file exists already, or cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.writelines(pieces)
+        except BaseException:  # a full disk, Ctrl-C: give back what the attempt took
+            os.unlink(path)
+            raise
+    except FileExistsError:
+        raise NriError(f"cannot write {path}: it is there already: give another name, or remove it") from None
+    except OSError as error:
+        raise NriError(f"cannot write {path}: {error.strerror or error}") from None

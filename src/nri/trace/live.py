@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from contextlib import contextmanager
 from itertools import islice
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -22,7 +23,9 @@ from nri.trace.call_stats import CallStats, percentile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["MOST_ROWS", "Live", "plugin_rows"]
+    from nri.adaptation.admin_client import AdminClient
+
+__all__ = ["MOST_ROWS", "Live", "live_events", "plugin_rows"]
 
 #: Rows that are kept, and seconds that the summary is of.
 MOST_ROWS: Final = 10_000
@@ -154,6 +157,18 @@ class Live:
             "unread": self.missed,
             "plugins": plugin_rows(events, health, seconds),
         }
+
+
+@contextmanager
+def live_events(client: AdminClient) -> Iterator[Live]:
+    """The events of a runtime from now on, until the block ends. NriError without an answer, as of the client."""
+    live = Live(client.ask, client.follow, first_s=client.timeout_s)
+    with client.explained():
+        live.start()
+        try:
+            yield live
+        finally:
+            live.close()
 
 
 def plugin_rows(events: list[dict[str, Any]], health: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:

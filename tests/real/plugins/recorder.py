@@ -1,7 +1,7 @@
 """The plugin of these tests: prints what it gets as JSON lines, and does what pods' annotations ask for.
 
 Annotations of a pod:
-    test/adjust      name of a case in nri.cli.support.probe.fields: what to answer to CreateContainer
+    test/adjust      name of a case in nri.conformance.fields: what to answer to CreateContainer
     test/set         JSON {SETTER: VALUE}: the same by setters, as tests/real/controls.py calls them
     test/fail        "EVENT [PLUGIN]": the handler of that event raises, in the plugin of that name or in all
     test/delay       "EVENT SECONDS": the handler of that event is late
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from google.protobuf.json_format import MessageToDict
 
 import nri
-from nri.cli.support.probe.fields import CASES
+from nri.conformance.fields import CASES
 from tests.real.controls import call
 
 # As it was at the start: the library takes the connection's number out of the environment.

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +14,6 @@ import pytest
 from nri.cli.doctor import Finding
 from tests.support.forked_nri import ForkedNri
 from tests.support.rooted import below
-from tests.support.scripted_runtime import ScriptedRuntime
 
 Nri = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -60,13 +56,6 @@ def nri(forked: ForkedNri) -> Nri:
     return run
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a path that is short enough for sockets."""
-    with tempfile.TemporaryDirectory(prefix="nri-cli-", dir="/tmp") as path:
-        yield Path(path)
-
-
 def lines(findings: list[Finding]) -> list[str]:
     """Findings in short."""
     return [f"{finding.level}: {finding.where}: {finding.what}" for finding in findings]
@@ -76,51 +65,3 @@ def lines(findings: list[Finding]) -> list[str]:
 def put(tmp_path: Path) -> Callable[..., str]:
     """Write files below a root; gives the root."""
     return partial(below, tmp_path)
-
-
-class Listener:
-    """A runtime that takes one plugin after the other and plays a script to each, in a thread."""
-
-    def __init__(self, path: Path, script: Callable[[ScriptedRuntime], None]) -> None:
-        self.path = path
-        self.errors: list[BaseException] = []
-        self._script = script
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(path))
-        self._socket.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                sock, _ = self._socket.accept()
-            except OSError:
-                return
-            runtime = ScriptedRuntime(sock)
-            try:
-                self._script(runtime)
-            except (EOFError, OSError):
-                pass
-            except BaseException as error:
-                self.errors.append(error)
-            finally:
-                runtime.close()
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        assert not self.errors, f"the scripted runtime saw something unexpected: {self.errors}"
-
-
-@pytest.fixture
-def listen(folder: Path) -> Iterator[Callable[[Callable[[ScriptedRuntime], None]], str]]:
-    """Start a scripted runtime; gives the path of its socket."""
-    listeners: list[Listener] = []
-
-    def start(script: Callable[[ScriptedRuntime], None]) -> str:
-        listeners.append(Listener(folder / f"{len(listeners)}.sock", script))
-        return str(listeners[-1].path)
-
-    yield start
-    for listener in listeners:
-        listener.close()

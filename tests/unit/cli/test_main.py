@@ -112,7 +112,8 @@ def test_the_command_alone_shows_its_help_as_an_error(nri) -> None:
 def test_a_traceback_comes_only_with_verbose_twice(nri) -> None:
     quiet = nri("events", "--socket-path", "/nowhere/nri.sock")
     assert quiet.stderr == (
-        "error: cannot connect to /nowhere/nri.sock: no such file or directory. Is NRI enabled? try: nri doctor\n"
+        "error: cannot connect to /nowhere/nri.sock: no such file or directory. "
+        "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on\n"
     )
     assert "Traceback" in nri("events", "-v", "-v", "--socket-path", "/nowhere/nri.sock").stderr
 

@@ -11,9 +11,10 @@ from typing import Any
 import click
 import pytest
 
-from nri.cli.settings import DURATION, FILE, Settings, global_options, is_file
+from nri.cli.settings import DURATION, FILE, Settings, global_options
 from nri.cli.support.inputs import read_capture
-from nri.cli.support.plugin_loader import load
+from nri.files import is_file
+from nri.plugins.loader import load
 
 
 @pytest.mark.parametrize("arguments", [("-o", "json", "version"), ("version", "-o", "json")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,32 +73,22 @@ def recording(recorded: str) -> Recording:
     return made
 
 
-def told_as_lookup_error(call: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return call(*given)
-    except NriError as error:
-        raise LookupError(str(error)) from None
-
-
 @pytest.fixture
 def running(node: Node) -> Iterator[Running]:
     def asks(method: str, request: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = told_as_lookup_error(ask, node.socket, method, request)
-        return found
+        return ask(node.socket, method, request)
 
     def follows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        readings = follow(node.socket, request)
-        while True:
-            yield told_as_lookup_error(next, readings)
+        yield from follow(node.socket, request)
 
     def part(of: str) -> dict[str, Any] | None:
         if of == "broken":
-            raise LookupError("it does not answer")
+            raise NriError("it does not answer")
         return {"pods": [{"key": "u1"}]} if not of else {"pod": of} if of == "u1" else None
 
     with Live(asks, follows) as live:
         node.work()
-        yield Running(live, asks, LookupError, "here", {"agent": part})
+        yield Running(live, asks, "here", {"agent": part})
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ def test_a_follower_is_told_each_new_event_once_and_the_overview_each_second(nod
 def test_a_follower_that_is_too_slow_is_told_how_many_rows_it_has_not_been_shown() -> None:
     live = Live(lambda *_: {"plugins": []}, lambda _: iter(()))
     row = {"event": "StopContainer", "duration_ms": 1.0, "error": "", "steps": [], "time_ms": 0.0, "n": 0}
-    told = Running(live, lambda *_: {}, LookupError, "here").follow("0", "")
+    told = Running(live, lambda *_: {}, "here").follow("0", "")
     for _ in range(3):
         live.take({"run": "a", "next": 0, "missed": 0, "rows": [row] * 5000})
     begun = next(told)
@@ -328,7 +328,7 @@ def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"containers": 5, "steps": None}, {"containers": [7], "steps": [7]}], ids=str)
 def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[str, Any]) -> None:
-    odd = Running(Live(lambda *_: answer, lambda _: iter(())), lambda *_: answer, RuntimeError, "odd")
+    odd = Running(Live(lambda *_: answer, lambda _: iter(())), lambda *_: answer, "odd")
     with pytest.raises(Unanswered, match="no tables"):
         odd.containers()
     assert odd.container("x") is None

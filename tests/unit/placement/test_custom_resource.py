@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nri.cli.support.ask import ask as ask_socket
 from nri.errors import NriError
 from nri.kube.client.connection import Listing
 from nri.kube.client.objects import ApiserverError, key_of
@@ -20,6 +19,7 @@ from nri.placement.custom_resource import Place, Resources, chosen
 from nri.placement.policy import document
 from nri.placement.registry import POLICIES
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.service.client import ask as ask_socket
 from nri.stub.session import settings
 from tests.support.placement import guest, topology_aware, write_machine
 from tests.support.waiting import wait_for

@@ -17,7 +17,6 @@ import pytest
 import nri
 from nri.api import cpuset
 from nri.api import messages as m
-from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
 from nri.placement import plugin as plugin_module
 from nri.placement.answers import free_of
@@ -27,6 +26,7 @@ from nri.placement.plugin import PlacementPlugin
 from nri.placement.state import PlacementState
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.service.client import ask as ask_socket
 from nri.stub.support.pending import Pending
 from nri.testing import FakeRuntime, make_container
 from tests.support.calls import calls

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from nri.cli.support import registered
+from nri.plugins import registry
 from tests.support.commands import unmeasured
 from tests.unit.stub.test_imports import NEVER
 
@@ -31,7 +31,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-@pytest.mark.parametrize("entry", registered.registered(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", registry.registered(), ids=lambda entry: entry.name)
 def test_a_plugin_loads_nothing_heavy_before_it_is_asked(entry) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=entry.module)],

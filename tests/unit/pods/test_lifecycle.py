@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from nri.errors import NriError, RpcError
 from nri.host.cgroups import Driver
 from nri.pods import lifecycle
 from nri.pods.requests import Node, PodRequest, read_pods
+from nri.service.interruption import SignalStop, Stopped
 from nri.ttrpc.codes import Code
 from tests.support.needs import need_root
 
@@ -118,6 +121,20 @@ def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_ste
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
     with pytest.raises(NriError, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
         run(runtime, pod(tmp_path))
+
+
+def test_a_signal_during_the_creation_of_the_sandbox_waits_for_its_id_and_removes_the_pod(tmp_path: Path) -> None:
+    def create(_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return pb.RunPodSandboxResponse(pod_sandbox_id="p")
+
+    runtime = Runtime()
+    runtime.answers["RunPodSandbox"] = create
+    with SignalStop() as stop, pytest.raises(Stopped):
+        lifecycle.run(runtime, pod(tmp_path), lambda _: None, hold_signals=stop.held)  # type: ignore[arg-type]
+    assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
+    assert runtime.requests[-1].pod_sandbox_id == "p"
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_folder_of_a_pod_goes_before_its_sandbox_so_that_an_attempt_that_was_killed_can_be_repeated(

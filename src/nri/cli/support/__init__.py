@@ -1,4 +1,4 @@
-"""The work behind the verbs, as far as it belongs to the command: one module for each job, several verbs may share one.
+"""What verbs share: their classes, options, rows and completion. The work of a verb is in the package that it is about.
 
-Rules: these modules are imported by a verb when it runs, so they import at their top whatever they need.
+These modules are imported by a verb when it runs, so they import at their top whatever they need.
 """

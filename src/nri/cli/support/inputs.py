@@ -1,6 +1,6 @@
 """Texts and bytes that a command line names: as the argument itself, a file's, standard input's, or as hex digits.
 
-Rules: what cannot be used is a Failure before anything is connected or printed. Next: `nri.cli.support.ttrpc`.
+Rules: what cannot be used is a Failure before anything is connected or printed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import re
 import sys
 
 from nri.cli.errors import USAGE, Failure
-from nri.cli.settings import is_file
 from nri.config import Source, read_file
 from nri.errors import ConfigError
-from nri.files import read_regular
+from nri.files import is_file, read_regular
 
 #: Bytes of a file at most: a wrong path must not fill memory.
 _MOST_BYTES = 256 << 20

@@ -1,6 +1,6 @@
 """`nri call`: one ttRPC request by hand. NRI's messages are known, others come from a descriptor set, or in hex.
 
-Next: `nri.cli.support.ttrpc` knows the messages, `nri.cli.support.ttrpc` connects.
+Next: `nri.trace.catalog` knows the messages, `nri.trace.endpoint` connects.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ def command(
     from time import monotonic
 
     from nri.cli.support.inputs import pair_of
-    from nri.cli.support.ttrpc import connect, connection_of, open_catalog, resolve
+    from nri.trace.catalog import Catalog
+    from nri.trace.endpoint import connect, connection_of
 
-    catalog = open_catalog(descriptor_set)
-    service, name = resolve(catalog, method)
+    catalog = Catalog(descriptor_set)
+    service, name = catalog.resolve(method)
     payload = encode(catalog, service, name, data, as_hex)
     pairs = [pair_of(text) for text in metadata]
     endpoint = connect(socket, connection_of(service) if mux is None else mux)
@@ -83,11 +84,10 @@ def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool)
     text = read_argument(data)
     if as_hex:
         return unhex(text)
-    from nri.cli.support.ttrpc import find
     from nri.config import Source, parse_text
     from nri.trace.catalog import from_json
 
-    known = find(catalog, service, method)
+    known = catalog.method(service, method)
     value = parse_text(Source("-d", text, "json"))
     payload: bytes = from_json(known.request, {} if value is None else value, "-d").SerializeToString()
     return payload

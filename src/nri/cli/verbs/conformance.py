@@ -1,8 +1,8 @@
 """`nri conformance`: try a live runtime, or a plugin; compare this package with recorded outcomes of the reference.
 
-A trial prints what it has found out (`nri.cli.support.probe`). A comparison prints each failing case as a readable
+A trial prints what it has found out (`nri.conformance`). A comparison prints each failing case as a readable
 diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1 if some failed or none was there to run,
-2 if a file cannot be read. Next: `nri.testing.conformance` (merges and specs), `nri.placement.recorded` (placements).
+2 if a file cannot be read. Next: `nri.conformance.cases` (merges and specs), `nri.placement.recorded` (placements).
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output, write_page
+from nri.cli.errors import DIFFERS, FAILED, UNREACHABLE, USAGE, Failure, exit_code
+from nri.cli.output import Column, Output, Painted, write_page
 from nri.cli.settings import Settings
 from nri.cli.support.cri import cri_option
-from nri.cli.support.stopping import SignalStop
 from nri.cli.support.verb import Verb, VerbGroup
+from nri.errors import NriError
+from nri.service.interruption import SignalStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from nri.cli.support.probe.report import Report
-    from nri.testing.conformance import Failure as Difference
+    from nri.conformance.cases import Failure as Difference
+    from nri.conformance.report import Report
 
 
 @click.group(
@@ -93,8 +94,8 @@ def runtime(
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import cri as support
-    from nri.cli.support.probe.report import read_rows
-    from nri.cli.support.probe.runtime import Probe
+    from nri.conformance.report import read_rows
+    from nri.conformance.runtime import Probe
 
     out = Output(settings)
     before = read_rows(expect) if expect else None
@@ -142,8 +143,8 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
     to answer, 2 s unless you say otherwise.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
-    from nri.cli.support.probe.program import candidate, examine
-    from nri.cli.support.probe.report import read_rows
+    from nri.conformance.plugin import candidate, examine
+    from nri.conformance.report import read_rows
 
     out = Output(settings)
     before = read_rows(expect) if expect else None
@@ -153,8 +154,8 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
     try:
         with SignalStop():
             report = examine(one, out.note if settings.verbose else out.progress)
-    except Failure as error:
-        raise Failure(f"{' '.join(words)}: it does not take part: {error.message}", error.code) from None
+    except NriError as error:
+        raise Failure(f"{' '.join(words)}: it does not take part: {error}", exit_code(error)) from None
     finally:
         out.progress("")
     code = _tell(out, report, html, before)
@@ -165,7 +166,7 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
 def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
     """Print a result, write it as a page, and compare it with an earlier one; returns the exit code."""
     if out.human:
-        report.show(out)
+        show_report(out, report)
     else:
         out.document(report.to_json())
     if html:
@@ -175,11 +176,29 @@ def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str,
             raise Failure(f"--html {html}: {error.strerror or error}", USAGE) from None
     if report.incomplete:
         out.note(f"the report is incomplete: {report.incomplete}")
-        return report.exit_code
+        return UNREACHABLE if report.runtime_gone else 128 + report.stopped_by
     lines = [] if before is None else report.differences(before)
     for line in lines:
         out.note(line)
     return DIFFERS if lines else 0
+
+
+def show_report(out: Output, report: Report) -> None:
+    """Print a report for a person."""
+    from nri.conformance.report import EXTRA_COLUMNS, filled_columns
+    from nri.text import plain
+
+    out.text(Painted(report.title, "bold"))
+    for name, text in report.header().items():
+        out.text(f"{name}: {plain(text, 500)}")
+    for section in report.sections:
+        if not section.rows:
+            continue
+        out.text("")
+        out.text(Painted(section.title, "bold"))
+        rows = section.shown()
+        columns = [Column(title.upper(), key, extra=key in EXTRA_COLUMNS) for title, key in filled_columns(rows)]
+        out.table(columns, [row._asdict() for row in rows])
 
 
 @conformance.command(cls=Verb, examples=["nri conformance merge cases.jsonl.xz", "nri conformance merge *.jsonl"])
@@ -192,7 +211,7 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
     kinds are skipped. A case with another result is shown as a diff; with -q by its name alone. A run without any
     case fails.
     """
-    from nri.testing.conformance import MERGE_OPS, run_merge_case
+    from nri.conformance.cases import MERGE_OPS, run_merge_case
 
     return run(settings, files, MERGE_OPS, run_merge_case)
 
@@ -205,7 +224,7 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 
     Specs are compared by their meaning: an empty list counts as a missing one. Everything else is as for merge.
     """
-    from nri.testing.conformance import run_spec_case
+    from nri.conformance.cases import run_spec_case
 
     return run(settings, files, frozenset({"spec"}), run_spec_case)
 
@@ -260,7 +279,7 @@ def run(
     settings: Settings, files: tuple[str, ...], kinds: frozenset[str], run_case: Callable[[Any], Difference | None]
 ) -> int:
     """Run the cases of some kinds, and print what differs and how many passed."""
-    from nri.testing.conformance import read_cases
+    from nri.conformance.cases import read_cases
 
     out = Output(settings)
     passed = skipped = 0

@@ -48,11 +48,11 @@ def command(
     exit code is 1. With -q: only the methods of the requests, one per line.
     """
     from nri.cli.support.inputs import read_capture
-    from nri.cli.support.ttrpc import find, open_catalog, resolve
+    from nri.trace.catalog import Catalog
     from nri.trace.dissect import Dissector
 
-    catalog = open_catalog(descriptor_set)
-    assume = find(catalog, *resolve(catalog, method)) if method else None
+    catalog = Catalog(descriptor_set)
+    assume = catalog.method(*catalog.resolve(method)) if method else None
     frames = Dissector(catalog, assume).run(read_capture(capture), with_mux=with_mux)
     out = Output(settings)
     if out.human and out.quiet:

@@ -1,6 +1,6 @@
 """`nri disable`: remove the files that `nri enable` wrote, and never any other.
 
-Next: `nri.cli.support.plugin_folder`, which knows those files.
+Next: `nri.plugins.installation`, which knows those files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     from click.shell_completion import CompletionItem
 
     from nri.api import naming
-    from nri.cli.support.plugin_folder import launched
+    from nri.plugins.installation import launched
 
     try:
         there = launched(ctx.params.get("plugin_dir") or Path(naming.PLUGIN_DIR))
@@ -55,7 +55,8 @@ def command(
     --purge, its configuration is removed as well, even if the plugin was disabled earlier.
     """
     from nri.api import naming
-    from nri.cli.support.plugin_folder import find, find_left_over, not_there
+    from nri.errors import NriError
+    from nri.plugins.installation import find, find_left_over, not_there
 
     folder, drop_ins = plugin_dir or Path(naming.PLUGIN_DIR), config_dir or Path(naming.CONFIG_DIR)
     launcher = find(folder, name)
@@ -64,7 +65,7 @@ def command(
     if not removed:
         error = not_there(folder, name)
         hint = f". Its configuration is still there: {drop_in} (--purge removes it)" if drop_in else ""
-        raise type(error)(error.message + hint)
+        raise NriError(f"{error}{hint}")
     if not dry_run:
         for path in removed:
             path.unlink()

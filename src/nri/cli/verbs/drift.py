@@ -1,10 +1,11 @@
 """`nri drift`: values of cgroups that are another one than the runtime, plugins or the agent gave.
 
-Next: `nri.trace.drift`, which compares, and `nri.cli.support.drift`, which knows what was given.
+Next: `nri.trace.drift`, which compares, and `nri.trace.drift_sources`, which knows what was given.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,7 @@ import click
 from nri.cli.errors import DIFFERS, Failure
 from nri.cli.output import Column, Output, Painted
 from nri.cli.settings import DurationType, Settings
-from nri.cli.support.admin_socket import admin_socket, agent_socket, machine_root
-from nri.cli.support.drift import PAST, Setters, row_of, sources
+from nri.cli.support.node_options import admin_socket, agent_socket, machine_root
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -74,17 +74,22 @@ def command(
     value that none of them set was written past NRI. Run it on the node, as root. The exit code is 5 if a value was
     overwritten, and 1 if no value could be read at all.
     """
+    from nri.adaptation.admin_client import AdminClient
+    from nri.agent.settings import AgentSettings
     from nri.host.cgroups import detect
     from nri.host.root import Root
     from nri.trace.drift import Drift
+    from nri.trace.drift_sources import Setters, row_of, sources
 
     if metrics and not watch:
         raise click.UsageError("--metrics goes with --watch", click.get_current_context())
     out = Output(settings)
     drift = Drift(detect(Root(root)))
-    who = Setters(settings, path)
+    who = Setters(AdminClient(path, settings.timeout_s))
+    default_agent = AgentSettings().socket
+    agent = agent_socket or (default_agent if os.path.exists(default_agent) else "")
     with ExitStack() as stack:
-        values = sources(settings, agent_socket, stack)
+        values = sources(stack, settings.socket_path, agent, settings.timeout_s)
         found = drift.look(values())
         if metrics:
             stack.enter_context(_served(drift, metrics))
@@ -113,6 +118,8 @@ def command(
 
 
 def _say(out: Output, row: dict[str, Any]) -> None:
+    from nri.trace.drift_sources import PAST
+
     if not out.human:
         out.stream(row)
     elif row["found"] is None:

@@ -1,6 +1,6 @@
 """`nri enable`: have the runtime launch a plugin at its next start.
 
-Next: `nri.cli.support.launch_check` tries it before anything is written, `nri.cli.support.plugin_folder` writes.
+Next: `nri.testing.rehearsal` tries it before anything is written, `nri.plugins.installation` writes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 from nri.cli.output import Output
 from nri.cli.settings import CONFIG_DIR, FILE, PLUGIN_DIR, Settings
-from nri.cli.support.registered import complete
+from nri.cli.support.completion import complete_target
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
@@ -25,7 +25,7 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("target", metavar="NAME|FILE", shell_complete=complete)
+@click.argument("target", metavar="NAME|FILE", shell_complete=complete_target)
 @click.option("--idx", "-idx", required=True, metavar="NN", help="Place in the order of plugins, 00 to 99.")
 @click.option(
     "--name", "-name", metavar="NAME", help="The plugin's name. Default: NAME, or the file's name with dashes."
@@ -58,43 +58,43 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     configuration, is refused, because containerd 1.7 would no longer start with it.
     """
     from nri.api import naming
-    from nri.cli.support import plugin_folder
     from nri.config.source import MAX_BYTES
     from nri.files import read_regular
+    from nri.plugins import installation
 
     folder, drop_ins = plugin_dir or Path(naming.PLUGIN_DIR), config_dir or Path(naming.CONFIG_DIR)
     start, file, own_name = _found(target)
-    file_name = plugin_folder.file_name_of(idx, name or own_name)
-    plugin_folder.refuse_untrusted(file)
-    plugin_folder.refuse_clash(folder, file_name)
-    writes = [(folder, file_name, plugin_folder.launcher(start, file_name).encode(), 0o755)]
+    file_name = installation.file_name_of(idx, name or own_name)
+    installation.refuse_untrusted(file)
+    installation.refuse_clash(folder, file_name)
+    writes = [(folder, file_name, installation.launcher(start, file_name).encode(), 0o755)]
     if not no_check:
         _check(settings, start, file, writes[0][2], file_name, config, drop_ins)
     if config:
         writes.insert(0, (drop_ins, f"{file_name}.conf", read_regular(config, MAX_BYTES), 0o644))
     if not dry_run:
         for place, written, content, mode in writes:
-            plugin_folder.put(place, written, content, mode)
+            installation.put(place, written, content, mode)
     _tell(settings, writes, dry_run)
 
 
 def _found(target: str) -> tuple[list[str], Path, str]:
     """Find what is to be launched: the command that starts it, its file, and the name that it has by itself."""
-    from nri.cli.errors import USAGE, Failure
-    from nri.cli.support import plugin_folder, registered
-    from nri.cli.support.plugin_loader import is_path
+    from nri.errors import ConfigError
+    from nri.plugins import installation, registry
+    from nri.plugins.loader import is_path
 
     if is_path(target):
         ctx = click.get_current_context()
         file = FILE.convert(target, next(param for param in ctx.command.params if param.name == "target"), ctx)
-        return plugin_folder.command_of(file.resolve()), file.resolve(), re.sub(r"[_ ]+", "-", file.stem).lower()
-    entry = registered.find(target)
+        return installation.command_of(file.resolve()), file.resolve(), re.sub(r"[_ ]+", "-", file.stem).lower()
+    entry = registry.find(target)
     if entry is None:
-        raise registered.not_registered(target, or_file=True)
-    if not registered.load(entry)._takes_index():
+        raise registry.not_registered(target, or_file=True)
+    if not registry.load(entry)._takes_index():
         reason = "a runtime cannot start it, because it chooses its indices itself"
-        raise Failure(f"{entry.name}: {reason}. Run it as a service, or in a DaemonSet", USAGE)
-    return *plugin_folder.command_of_module(entry.module), entry.name
+        raise ConfigError(entry.name, "", f"{reason}. Run it as a service, or in a DaemonSet")
+    return *installation.command_of_module(entry.module), entry.name
 
 
 def _check(
@@ -105,15 +105,16 @@ def _check(
     import logging
 
     from nri.cli.errors import Failure
-    from nri.cli.support.launch_check import rehearse
+    from nri.errors import NriError
+    from nri.testing.rehearsal import rehearse
 
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
     try:
         rehearse(launcher, file_name, file, config, drop_ins, settings.timeout_s)
-    except Failure as error:
+    except NriError as error:
         by_hand = shlex.join([*start, "--idx", file_name[:2], *(["--config", str(config)] if config else [])])
         raise Failure(
-            f"{error.message}\nnothing was written: runtimes drop such a plugin, containerd 1.7 does not start itself. "
+            f"{error}\nnothing was written: runtimes drop such a plugin, containerd 1.7 does not start itself. "
             f"Try it by hand: {by_hand}. If it can start only on another machine: --no-check"
         ) from None
 
@@ -135,7 +136,7 @@ def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_ru
         if dry_run:
             for line in content.decode(errors="replace").rstrip("\n").split("\n"):
                 out.text(f"    {line}")
-    from nri.cli.support.plugin_folder import others_of_index
+    from nri.plugins.installation import others_of_index
 
     folder, file_name = writes[-1][:2]
     others = others_of_index(folder, file_name)

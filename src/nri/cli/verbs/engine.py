@@ -1,11 +1,10 @@
 """`nri engine`: the container engine with NRI in it, in the foreground; its settings; what it needs on this machine.
 
-Next: `nri.cli.support.daemon` runs it, `nri.engine.check` looks at the machine, `nri.engine.config` reads the settings.
+Next: `nri.engine.program` runs it, `nri.engine.check` looks at the machine, `nri.engine.config` reads the settings.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -42,12 +41,8 @@ _DRY = {
 
 #: The name that the engine gives itself over the CRI.
 ENGINE_NAME = "nri-engine"
-#: For how many seconds an archive may be read and unpacked, and how many of its members are looked at for its kind.
+#: For how many seconds an archive may be read and unpacked.
 _LOAD_S = 900.0
-_MOST_MEMBERS = 100_000
-_KINDS = ("docker-archive:", "oci-archive:", "oci:")
-#: By which member an archive is known; docker save's new ones have both, and either does.
-_MARKS = {"manifest.json": "docker-archive:", "oci-layout": "oci-archive:"}
 
 
 def _loader() -> SettingsLoader[EngineConfig]:
@@ -107,12 +102,18 @@ def serve(settings: Settings, /, **options: Any) -> int:
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if it cannot start, 2 for mistakes in its settings.
     """
-    from nri.cli.support.daemon import serve_engine as run
+    from nri.cli.support.logs import log_to
+    from nri.service.daemon import needs_extra
 
     loaded = ENGINE_OPTIONS.load(settings, options)
     nri = loaded.settings.nri
+    log_to(settings, loaded.settings.log_level)
+    try:
+        from nri.engine.program import serve as run
+    except ModuleNotFoundError as error:
+        needs_extra("the engine", error, "engine")
     with recorded(options, "nri engine serve", policy_path=nri.policy_path, compat=nri.compat) as reporters:
-        return run(settings, loaded, reporters)
+        return run(loaded, reporters)
 
 
 @engine.command(
@@ -174,6 +175,7 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
     """
     from nri.cri.client import ARCHIVE_KEY
     from nri.cri.pb import api_pb2 as pb
+    from nri.engine.images.archive import archive_source
 
     source, out = archive_source(archive), Output(settings)
     with connect(settings, cri_socket) as cri:
@@ -197,34 +199,6 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
         out.text(f"{image}: {made}")
 
 
-def archive_source(archive: str) -> str:
-    """Return an archive with its kind in front, and its whole path; raise Failure if it is none."""
-    import lzma
-    import tarfile
-    import zlib
-
-    from nri.files import open_regular
-
-    for kind in _KINDS:
-        if archive.startswith(kind):
-            return kind + os.path.abspath(archive.removeprefix(kind))
-    path = os.path.abspath(archive)
-    if os.path.isdir(path):
-        return f"oci:{path}"
-    try:
-        with open(open_regular(path), "rb") as file, tarfile.open(fileobj=file) as found:
-            names = (each.name.removeprefix("./") for each in itertools.islice(found, _MOST_MEMBERS))
-            kind = next((_MARKS[name] for name in names if name in _MARKS), "")
-    except FileNotFoundError:
-        raise Failure(f"there is no {archive}") from None
-    except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        reason = "it is no tar" if "\n" in str(error) else error  # tarfile lists every kind that it has tried
-        raise Failure(f"{archive} is no archive that can be read: {reason}. try: docker save, podman save") from None
-    if not kind:
-        raise Failure(f"{archive} is no image: it has neither manifest.json nor oci-layout")
-    return f"{kind}{path}"
-
-
 @engine.command(
     cls=Verb,
     short_help="print a systemd unit that runs the engine",
@@ -239,7 +213,7 @@ def unit(settings: Settings) -> None:
 
     systemd is notified when it is ready, and containers run on when it restarts.
     """
-    from nri.cli.support.daemon import unit_text
+    from nri.engine.unit import unit_text
 
     out, text = Output(settings), unit_text()
     if out.human:

@@ -2,22 +2,27 @@
 
 Rules: the plugin answers at once. It only puts events into a bounded queue, and another thread prints them: a terminal
 that is held, or a pipe that no program reads, must never hold up a container. Next: the plugin itself is in
-`nri.cli.support.watcher`.
+`nri.trace.watcher`.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Column, Output
+from nri.cli.output import Column, Output, Painted, padded
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
+from nri.text import count, escape
 
 if TYPE_CHECKING:
     from nri.api.events import EventMask
+    from nri.trace.watcher import EventQueue
 
+_STATES = ("unknown", "created", "paused", "running", "stopped")
 EXAMPLES = [
     "nri events                              # pods and containers that are there now",
     "nri events -f                           # and what happens to them, until Ctrl-C",
@@ -39,13 +44,15 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
     Ctrl-C.
     """
     from nri.api.naming import DEFAULT_SOCKET
-    from nri.cli.support import watcher
+    from nri.trace import watcher
 
     mask = events_of(wanted)
     socket = settings.socket_path or DEFAULT_SOCKET
     timeout_s = settings.timeout_s or 5.0
     if follow:
-        return watcher.follow(socket, mask, named_in(wanted), Output(settings), timeout_s)
+        out = Output(settings)
+        options = watcher.observer_options("nri-events", socket, mask, timeout_s, quiet=out.quiet)
+        return watcher.follow(options, named_in(wanted), lambda events: print_all(events, out))
     pods, containers = watcher.snapshot(socket, timeout_s)
     show_state(settings, pods, containers)
     return 0
@@ -72,8 +79,6 @@ def named_in(text: str | None) -> EventMask:
 
 def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> None:
     """Print pods and containers as one table, or as one document with both lists in full."""
-    from nri.cli.support.watcher import as_dict, state_name
-
     out = Output(settings)
     if not out.human:
         out.document({"pods": [as_dict(pod) for pod in pods], "containers": [as_dict(one) for one in containers]})
@@ -100,3 +105,57 @@ def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> No
         Column("PID", "pid"),
     ]
     out.table(columns, [row for row in rows if row["id"]] if out.quiet else rows)
+
+
+def print_all(events: EventQueue, out: Output) -> None:
+    """Print events as they come. When the reader of our output is gone, the process ends, as `| head` expects."""
+    has_heading = not out.human or out.quiet
+    try:
+        for entry, dropped in events:
+            _print(entry, out)
+            if not has_heading:  # with the first entry, which names the runtime; none comes while there is no runtime
+                out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+                sys.stdout.flush()
+                has_heading = True
+            if dropped:
+                out.note(f"not shown: {count(dropped, 'event')}, because the output is not read fast enough")
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _print(entry: dict[str, Any], out: Output) -> None:
+    pod, container = entry["pod"], entry["container"]
+    if pod is None:  # synchronized
+        out.note(entry["event"])
+        return
+    if not out.human:
+        shown = {"time": entry["time"], "event": entry["event"], "pod": as_dict(pod)}
+        out.stream(shown if container is None else shown | {"container": as_dict(container)})
+        return
+    subject = pod if container is None else container
+    if out.quiet:
+        out.text(subject.id)
+    else:
+        name = container.name if container is not None else "-"
+        ident = container.id[:13] if container is not None else "-"
+        out.text(line_of(entry["time"][11:23], entry["event"], ident, f"{pod.namespace}/{pod.name}", name))
+    sys.stdout.flush()
+
+
+def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
+    """Write a line of the running table. Widths are fixed, since the rows to come are not known."""
+    shown = f"{time:12}  {event:20}  {escape(ident) or '-':13}  {padded(escape(pod), 40)}  {escape(name) or '-'}"
+    return shown.rstrip()
+
+
+def as_dict(message: Any) -> dict[str, Any]:
+    """Return a message under its protobuf JSON names."""
+    from google.protobuf.json_format import MessageToDict
+
+    document: dict[str, Any] = MessageToDict(message)
+    return document
+
+
+def state_name(container: Any) -> str:
+    """Return a container's state in one word."""
+    return _STATES[container.state] if 0 <= container.state < len(_STATES) else str(container.state)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Output, write_page
 from nri.cli.settings import PATH, Settings
-from nri.cli.support.admin_socket import admin_socket, agent_socket, ask_runtime, live, machine_root
+from nri.cli.support.node_options import admin_socket, agent_socket, machine_root
 from nri.cli.support.verb import Verb
 from nri.placement.registry import POLICY_NAMES
 
@@ -75,15 +75,15 @@ def command(
         else:
             source.start()
         return _show(out, source, listen, export)
-    from nri.adaptation.admin import DEFAULT_SOCKET
-    from nri.cli.support.node_parts import NodeParts
+    from nri.adaptation.admin_client import AdminClient
+    from nri.inspector.node_parts import NodeParts
     from nri.inspector.sources import Running
+    from nri.trace.live import live_events
 
-    def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
-        return ask_runtime(settings, path, method, request)
-
-    with live(settings, path) as looking, NodeParts(settings, path, agent_socket, state_dir, root) as beside:
-        return _show(out, Running(looking, ask, Failure, path or DEFAULT_SOCKET, beside.views()), listen, export)
+    client = AdminClient(path, settings.timeout_s)
+    parts = NodeParts(client, settings.socket_path, agent_socket, state_dir, root, settings.timeout_s)
+    with live_events(client) as live, parts:
+        return _show(out, Running(live, client.ask, client.path, parts.views()), listen, export)
 
 
 def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> int:

@@ -1,4 +1,4 @@
-"""`nri new`: make a plugin's project, ready to run. Next: `nri.cli.support.scaffold` writes it."""
+"""`nri new`: make a plugin's project, ready to run. Next: `nri.plugins.project.scaffold` writes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(settings: Settings, name: str, idx: str, folder: Path | None) -> Non
     NAME is the plugin's name, in lower case with dashes. The project contains a wheel of this nri and installs it
     by its hash, because no package index has nri.
     """
-    from nri.cli.support.scaffold import names_of, scaffold
+    from nri.plugins.project.scaffold import names_of, scaffold
 
     made = scaffold(folder or Path(name), name, idx)
     out = Output(settings)

@@ -14,9 +14,8 @@ import click
 from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
-from nri.cli.support.ask import ask_placement
 from nri.cli.support.verb import Verb, VerbGroup
-from nri.errors import NriError
+from nri.placement.client import ask_placement
 from nri.placement.registry import DEFAULT_POLICY, POLICIES, POLICY_NAMES, RESOURCE_KINDS
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
         refused = [f"{done.containers[each]}: {reason}" for each, reason in done.refused.items()]
         found = document(done.policy) | {"refused": refused}
     else:
-        found = ask_placement(settings, state_dir, "/show")
+        found = ask_placement(state_dir, "/show", settings.timeout_s)
     out = Output(settings)
     if svg:
         try:
@@ -217,7 +216,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
             raise Failure(f"{meant} is refused: {done.refused[meant.id]}")
         found = account(done.policy, meant.id)
     else:
-        found = ask_placement(settings, state_dir, "/explain", container=container)
+        found = ask_placement(state_dir, "/explain", settings.timeout_s, container=container)
     out = Output(settings)
     if not out.human:
         out.document(found)
@@ -278,7 +277,7 @@ def follow(
     takes it is in the resource's status, and the places that it gives to containers are in the node's
     NodeResourceTopology. Runs beside the plugin, which needs no access to the apiserver.
     """
-    from nri.cli.support.daemon import log_to
+    from nri.cli.support.logs import log_to
     from nri.kube.client import connect
     from nri.placement.custom_resource import Place, follow_until_stopped
 
@@ -328,10 +327,7 @@ def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
 
 def _shown(settings: Settings, folder: str, plugin: str) -> Any:
     """The placement that a plugin shows. NriError without an answer."""
-    try:
-        return ask_placement(settings, folder, "/show", plugin=plugin)
-    except Failure as error:
-        raise NriError(error.message) from None
+    return ask_placement(folder, "/show", settings.timeout_s, plugin=plugin)
 
 
 def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`nri plugins`: the plugins that have a name, bundled or registered by other distributions, and what each one takes.
 
-Next: `nri.cli.support.registered`, which finds and describes them; `nri.cli.verbs.run` runs one, `nri.cli.verbs.enable`
+Next: `nri.plugins.registry`, which finds and describes them; `nri.cli.verbs.run` runs one, `nri.cli.verbs.enable`
 has the runtime start it.
 """
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.errors import Failure
 from nri.cli.output import Column, Output, Painted
 from nri.cli.settings import Settings
-from nri.cli.support.registered import complete_name
+from nri.cli.support.completion import complete_name
 from nri.cli.support.verb import Verb, VerbGroup
+from nri.errors import NriError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def command() -> None:
 @click.pass_obj
 def list_(settings: Settings) -> None:
     """List all plugins that have a name, with the annotations that direct them."""
-    from nri.cli.support.registered import registered
+    from nri.plugins.registry import registered
 
     out = Output(settings)
     rows = [_row(entry) for entry in registered()]
@@ -53,12 +53,12 @@ def list_(settings: Settings) -> None:
 
 def _row(entry: EntryPoint) -> dict[str, Any]:
     """Describe one plugin in a row; one that cannot be loaded says so in its own."""
-    from nri.cli.support.registered import describe
+    from nri.plugins.registry import describe
 
     try:
         row = describe(entry)
-    except Failure as error:
-        return {"name": entry.name, "summary": error.message.partition(": ")[2], "error": error.message}
+    except NriError as error:
+        return {"name": entry.name, "summary": str(error).partition(": ")[2], "error": str(error)}
     keys = list(row["annotations"])
     more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
     return {**row, "shown": keys[0] + more if keys else ""}
@@ -69,8 +69,8 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show a plugin's events, annotations, flags and configuration."""
-    from nri.cli.support.registered import describe, find, load, not_registered
     from nri.config.listing import Key
+    from nri.plugins.registry import describe, find, load, not_registered
 
     entry = find(name)
     if entry is None:

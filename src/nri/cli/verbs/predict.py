@@ -99,8 +99,8 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
 
 def _declarations(targets: tuple[str, ...]) -> Iterator[tuple[str, Sequence[str]]]:
     """``NN-name`` and `sets` of each plugin of the command line. Failure for one that does not declare any."""
-    from nri.cli.support.plugin_loader import load
-    from nri.cli.support.trial.plugins import name_in, trial_plugins
+    from nri.plugins.loader import load
+    from nri.testing.trial.plugins import name_in, trial_plugins
 
     for each in trial_plugins(targets, ()) if targets else ():
         step = "replay a recording with it (nri replay --plugin ... --record DIR), and predict from that"

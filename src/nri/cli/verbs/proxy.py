@@ -1,6 +1,6 @@
 """`nri proxy`: NRI for a container runtime that lacks it, as a CRI proxy in front of it, in the foreground.
 
-Next: `nri.cli.support.daemon` runs it.
+Next: `nri.proxy.program` runs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXAMPLES = [
 
 
 def _loader() -> SettingsLoader[ProxySettings]:
-    from nri.cli.support.daemon import needs_extra
+    from nri.service.daemon import needs_extra
 
     try:
         from nri.proxy.settings import PROXY_SETTINGS
@@ -87,9 +87,15 @@ def command(settings: Settings, /, **options: Any) -> int:
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if it cannot start, 2 for mistakes in its settings.
     """
-    from nri.cli.support.daemon import serve_proxy
+    from nri.cli.support.logs import log_to
+    from nri.service.daemon import needs_extra
 
     loaded = PROXY_OPTIONS.load(settings, options)
     nri = loaded.settings.nri
+    log_to(settings, "info")
+    try:
+        from nri.proxy.program import serve
+    except ModuleNotFoundError as error:
+        needs_extra("the proxy", error, "engine")
     with recorded(options, "nri proxy", policy_path=nri.policy_path, compat=nri.compat) as reporters:
-        return serve_proxy(settings, loaded, reporters)
+        return serve(loaded, reporters)

@@ -36,17 +36,17 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
     there is none at the start, the exit code is 3.
     """
     from nri.api.naming import DEFAULT_SOCKET
-    from nri.cli.support.watcher import Follower, observer_options
     from nri.cli.verbs.events import events_of, named_in
     from nri.stub.program.process import Program
+    from nri.trace.watcher import Follower, observer_options
 
     out = Output(settings)
     socket, timeout_s = settings.socket_path or DEFAULT_SOCKET, settings.timeout_s or 5.0
-    chosen = observer_options("nri-record", socket, events_of(wanted), timeout_s, quiet=out.quiet)
+    watching = observer_options("nri-record", socket, events_of(wanted), timeout_s, quiet=out.quiet)
 
     def show(text: str, pod: Any, _: Any) -> None:
         if pod is None:  # it takes part
             out.note(f"{text}; recording into {folder}")
 
     with recorded({**options, "record_folder": folder}, OBSERVER) as reporters:
-        return Program(Follower(show, named_in(wanted)), chosen, reporter=reporters[0]).run()
+        return Program(Follower(show, named_in(wanted)), watching, reporter=reporters[0]).run()

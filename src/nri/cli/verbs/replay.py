@@ -1,7 +1,7 @@
 """`nri replay`: run a recording again with other plugins, and say where they answer otherwise.
 
 Next: `nri.testing.replay`, which does it; this module only talks to people. The plugins are started as those of a trial
-are (`nri.cli.support.trial`).
+are (`nri.testing.trial`).
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def command(
     could not be run again, or are missing because the recorder could not keep up.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
-    from nri.cli.support.trial.plugins import trial_plugins
-    from nri.cli.support.trial.trial import Trial, TrialObserver
     from nri.config import read_file
     from nri.testing import Replay
+    from nri.testing.trial.plugins import trial_plugins
+    from nri.testing.trial.trial import Trial, TrialObserver
 
     out = Output(settings)
     if not plugins:

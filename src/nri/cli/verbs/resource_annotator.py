@@ -33,9 +33,9 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     import signal
 
     try:
-        from nri.cli.support.webhook import Webhook
+        from nri.plugins.resource_annotator.webhook import Webhook
     except ModuleNotFoundError as error:
-        from nri.cli.support.daemon import needs_extra
+        from nri.service.daemon import needs_extra
 
         needs_extra("nri resource-annotator", error, "resource-annotator")
     from nri.signals import Stop

@@ -2,8 +2,8 @@
 
 Rules: flags behind a plugin that belong to one plugin only (index, name, configuration, events, and flags of its own)
 are that plugin's; all others hold for the process, wherever they are. Only the plugin's class knows whether a value
-follows a flag that `nri run` does not know, so it is loaded for that. Next: `nri.cli.support.plugin_loader` finds the
-class, `nri.stub.program.start` runs it, and `nri.cli.support.reload` runs it again when its file changes.
+follows a flag that `nri run` does not know, so it is loaded for that. Next: `nri.plugins.loader` finds the
+class, `nri.stub.program.start` runs it, and `nri.plugins.reload` runs it again when its file changes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import click
 
 from nri.api.naming import DEFAULT_INDEX, ENV_IDX, ENV_NAME
 from nri.cli.settings import Settings
+from nri.cli.support.completion import complete_target
 from nri.cli.support.recording import record_options, recorded
-from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -140,19 +140,19 @@ class Run(Verb):
 
 def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, str]]:
     """Return the flags of a plugin's own; `patient`: none of one that cannot be loaded."""
-    from nri.cli.errors import Failure
-    from nri.cli.support.plugin_loader import load
+    from nri.errors import NriError
+    from nri.plugins.loader import load
 
     try:
         return load(target).flags
-    except Failure:
+    except NriError:
         if patient:
             return {}
         raise
 
 
 @click.command(cls=Run, examples=EXAMPLES)
-@click.argument("targets", metavar="NAME|FILE|MODULE:CLASS...", nargs=-1, required=True, shell_complete=complete)
+@click.argument("targets", metavar="NAME|FILE|MODULE:CLASS...", nargs=-1, required=True, shell_complete=complete_target)
 @click.option(
     "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99. Default: {DEFAULT_INDEX}."
 )
@@ -189,7 +189,7 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
     """
     wanted: list[PluginArguments] = click.get_current_context().meta[WANTED]
     if reload:
-        from nri.cli.support.reload import supervise
+        from nri.plugins.reload import supervise
 
         if len(targets) > 1:
             raise click.UsageError("--reload takes one plugin", click.get_current_context())
@@ -224,8 +224,8 @@ def _chosen(
     settings: Settings, wanted: PluginArguments, arguments: list[str], place: int, count: int
 ) -> tuple[type[Plugin], Options]:
     """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
-    from nri.cli.support.plugin_loader import load
     from nri.errors import ConfigError
+    from nri.plugins.loader import load
     from nri.stub.program.options import parse
 
     plugin = load(wanted.target)

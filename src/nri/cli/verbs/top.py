@@ -14,9 +14,9 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import DurationType, Settings
-from nri.cli.support.admin_socket import admin_socket, live
-from nri.cli.support.stopping import SignalStop
+from nri.cli.support.node_options import admin_socket
 from nri.cli.support.verb import Verb
+from nri.service.interruption import SignalStop
 from nri.text import count
 
 _COLUMNS = [
@@ -57,8 +57,11 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
     figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
     taken: a conflict, a breach of policy. q or Ctrl-C ends it.
     """
+    from nri.adaptation.admin_client import AdminClient
+    from nri.trace.live import live_events
+
     out = Output(settings)
-    with live(settings, path) as looking, _keys(ours=out.human and not once) as keys:
+    with live_events(AdminClient(path, settings.timeout_s)) as looking, _keys(ours=out.human and not once) as keys:
         while not _told_to_end(keys, interval):
             summary = looking.summary()
             summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from datetime import UTC, datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.errors import FAILED, Failure
+from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output
 from nri.cli.settings import PATH, Settings
 from nri.cli.support.verb import Verb, VerbGroup
@@ -18,9 +16,7 @@ from nri.errors import ConfigError
 from nri.text import count
 
 if TYPE_CHECKING:
-    from nri.trace.history import Event, Step, Trace
-    from nri.trace.message_json import MessageJson
-    from nri.trace.pb import api_pb2 as t
+    from nri.trace.history import Event, Trace
 
 _POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
 #: Bytes of the rows of a table, besides as many as the recording has; a row takes some more than its texts.
@@ -75,6 +71,7 @@ def trace() -> None:
 @click.pass_obj
 def show(settings: Settings, path: str, last: int) -> int:
     """Show events in the order in which they began; with -o json all of them, with their messages, one a line."""
+    from nri.trace.document import event_document
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
@@ -84,7 +81,7 @@ def show(settings: Settings, path: str, last: int) -> int:
     for event in out.counted(found.events(), "event"):
         events += 1
         if not out.human:
-            out.stream(_document(event))
+            out.stream(event_document(event))
             continue
         rows.append(_row(event))
         row_bytes += _row_bytes(rows[-1])
@@ -189,12 +186,13 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     Events are copied with all their values: what was replaced when it was recorded stays replaced, and nothing else is.
     """
-    from nri.trace.cut import choose, cut
+    from nri.trace.cut import choose, cut, write_part
+    from nri.trace.document import time_text
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
     last = _ALWAYS if until is None else until
-    given = {"--pod": pod, "--since": since and _time(since), "--until": until and _time(until)}
+    given = {"--pod": pod, "--since": since and time_text(since), "--until": until and time_text(until)}
     asked = " ".join(f"{option} {value}" for option, value in given.items() if value) or "that"
     try:
         chosen = choose(
@@ -209,18 +207,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
         _end(out, found)  # an event that is not there may be in what cannot be read
         raise
     again = Trace(path)  # its problems are those of `found`, which are named below
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.writelines(out.counted(cut(again, chosen), "block"))
-        except BaseException:  # a full disk, Ctrl-C: give back what the attempt took
-            os.unlink(part)
-            raise
-    except FileExistsError:
-        raise Failure(f"cannot write {part}: it is there already: give another name, or remove it") from None
-    except OSError as error:
-        raise Failure(f"cannot write {part}: {error.strerror or error}") from None
+    write_part(part, out.counted(cut(again, chosen), "block"))
     out.note(f"{part}: {count(len(chosen), 'event')}")
     return _end(out, found)
 
@@ -234,21 +221,17 @@ def _end(out: Output, found: Trace) -> int:
     return FAILED if found.problems else 0
 
 
-def _time(time_ns: int) -> str:
-    """A time, UTC, to the microsecond. 64 bits of nanoseconds end in the year 2554, which a calendar has."""
-    seconds, rest = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
-
-
 def _row(event: Event) -> dict[str, str]:
     """An event as a line of the table."""
+    from nri.trace.document import outcome, time_text
+
     return {
-        "time": _time(event.began_ns),
+        "time": time_text(event.began_ns),
         "event": event.name,
         "subject": event.subject[:_MAX_TEXT],
         "ms": f"{event.duration_ns / 1e6:.3f}",
         "plugins": _plugins(event)[:_MAX_TEXT],
-        "outcome": _outcome(event)[:_MAX_TEXT],
+        "outcome": outcome(event, _MAX_ROW_PLUGINS)[:_MAX_TEXT],
     }
 
 
@@ -261,58 +244,6 @@ def _plugins(event: Event) -> str:
     """The plugins that were asked, with their milliseconds."""
     texts = [f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps[:_MAX_ROW_PLUGINS]]
     return " ".join(texts + [f"and {len(event.steps) - len(texts)} more"] * (len(event.steps) > len(texts)))
-
-
-def _outcome(event: Event) -> str:
-    """How an event ended; the errors of plugins where it went on without them."""
-    if event.error is not None:
-        return event.error.text
-    wrong = ((step.plugin, step.error or step.refused) for step in event.steps)
-    missed = list(islice((f"{plugin}: {error.text}" for plugin, error in wrong if error is not None), _MAX_ROW_PLUGINS))
-    return "; ".join(missed) or ("ok" if event.whole else "a part is missing")
-
-
-def _document(event: Event) -> dict[str, Any]:
-    """An event as JSON, with all that was kept of it, as far as there is room in one document."""
-    from nri.trace.message_json import MAX_STEPS, MessageJson
-
-    messages = MessageJson(event)
-    request = messages.table(event.name, event.request, reply=False)
-    steps = [_step(step, messages) for step in event.steps[:MAX_STEPS]]
-    if len(event.steps) > MAX_STEPS:
-        event.leave_out("step")
-    return {
-        "time": _time(event.began_ns),
-        "event": event.name,
-        "serial": event.serial,
-        "recording": event.recording,
-        "duration_ms": event.duration_ns / 1e6,
-        "whole": event.whole,
-        "redacted": event.redacted,
-        "request": request,
-        "plugins": steps,
-        "reply": messages.table(event.name, event.reply, reply=True),
-        "error": _error(event.error, messages),
-    }
-
-
-def _step(step: Step, messages: MessageJson) -> dict[str, Any]:
-    return {
-        "plugin": step.plugin,
-        "event": step.event,
-        "duration_ms": step.duration_ns / 1e6,
-        "request": messages.table(step.event, step.request, reply=False),
-        "reply": None if step.reply is None else messages.table(step.event, step.reply, reply=True),
-        "merged": step.merged,
-        "error": _error(step.error, messages),
-        "refused": _error(step.refused, messages),
-    }
-
-
-def _error(error: t.Error | None, messages: MessageJson) -> dict[str, Any] | None:
-    if error is None:
-        return None
-    return {"kind": error.kind, "text": messages.text(error.text), "code": error.code, "plugin": error.plugin}
 
 
 command = trace

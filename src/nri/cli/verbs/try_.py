@@ -2,7 +2,7 @@
 
 The pod comes from a Kubernetes manifest (`nri.kube.manifest`), the runtime is the one of our tests
 (`nri.testing.FakeRuntime`), the diff is its provenance. Python plugins run inside this process, programs as installed
-plugins are run. Next: `nri.cli.support.trial.trial`, which does it; this module only talks to people.
+plugins are run. Next: `nri.testing.trial.trial`, which does it; this module only talks to people.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nri.cli.errors import FAILED, REJECTED
 from nri.cli.output import Output, Painted, readable
 from nri.cli.settings import Settings
-from nri.cli.support.registered import complete
+from nri.cli.support.completion import complete_target
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
     from nri.adaptation.audit import Change, ShadowReport
-    from nri.cli.support.trial.outcome import Outcome, Result
+    from nri.testing.trial.outcome import Outcome, Result
 
 EXAMPLES = [
     "nri try pod_name.py --pod web.yaml",
@@ -31,7 +32,7 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...", shell_complete=complete)
+@click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...", shell_complete=complete_target)
 @click.option(
     "--pod",
     "manifest",
@@ -67,10 +68,10 @@ def command(
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.cli.support.inputs import read_source
-    from nri.cli.support.trial.plugins import shared_indices, trial_plugins
-    from nri.cli.support.trial.trial import run
     from nri.config import read_file
     from nri.kube.manifest import ImageConfig, read_image_config, read_manifests
+    from nri.testing.trial.plugins import shared_indices, trial_plugins
+    from nri.testing.trial.trial import run
 
     out = Output(settings)
     image = read_image_config(image_config) if image_config else ImageConfig()
@@ -89,7 +90,7 @@ def command(
         out.names(result.name for result in outcome.results if result.steps or result.failed)
     else:
         _show(out, outcome)
-    return outcome.exit_code
+    return REJECTED if outcome.refused else FAILED if outcome.failed else 0
 
 
 def _show(out: Output, outcome: Outcome) -> None:

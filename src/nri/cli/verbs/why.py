@@ -13,7 +13,7 @@ import click
 from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output, readable
 from nri.cli.settings import PATH, Settings
-from nri.cli.support.admin_socket import admin_socket, ask_runtime, taken_apart
+from nri.cli.support.node_options import admin_socket
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -67,13 +67,16 @@ def command(
             for line in recording.problems:
                 out.note(line)
         return FAILED if recording.problems else 0
-    with taken_apart(path):
+    from nri.adaptation.admin_client import AdminClient
+
+    client = AdminClient(path, settings.timeout_s)
+    with client.parsing():
         if policies:
-            show_policies(out, ask_runtime(settings, path, "Policies", {}))
+            show_policies(out, client.ask("Policies", {}))
         elif plugins:
-            _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
+            _show_plugins(out, client.ask("Plugins", {})["plugins"])
         else:
-            show_chain(out, ask_runtime(settings, path, "Why", {"container": container}, _RECORDED))
+            show_chain(out, client.ask("Why", {"container": container}, _RECORDED))
     return 0
 
 

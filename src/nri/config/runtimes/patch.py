@@ -5,7 +5,7 @@
 Rules: no TOML is written anew. A value is replaced in its line, a key is put below its table's header, a table at the
 end. The result is parsed and compared with what is wanted, key by key, so that a text which this does not understand (a
 table in one line, keys with dots, a header within a text) is refused and never broken.
-Next: `nri.cli.support.runtime_config`.
+Next: `nri.config.runtimes.change`.
 """
 
 from __future__ import annotations

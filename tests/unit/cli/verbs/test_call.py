@@ -111,9 +111,12 @@ def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["Hello"], '"Hello" is not SERVICE/METHOD'),
-        ([f"{GREETER}/Hello"], f"the messages of {GREETER} are not known here: give --descriptor-set FILE, or --hex"),
-        (["Runtime/RegisterPlugn"], 'has no method RegisterPlugn (did you mean "RegisterPlugin"?)'),
+        (["Hello"], "Hello: not SERVICE/METHOD"),
+        (
+            [f"{GREETER}/Hello"],
+            f"{GREETER}: the messages of this service are not known here (give --descriptor-set FILE, or --hex)",
+        ),
+        (["Runtime/RegisterPlugn"], 'there is no method RegisterPlugn (did you mean "RegisterPlugin"?)'),
         (["Runtime/RegisterPlugin", "-d", '{"plugin": 1}'], "-d: not a RegisterPluginRequest: "),
         (["Runtime/RegisterPlugin", "-d", "{"], "-d:1: not valid JSON"),
         (["Runtime/RegisterPlugin", "-d", "5"], "-d: not a RegisterPluginRequest: expected a JSON object, not 5"),

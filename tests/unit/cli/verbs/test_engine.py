@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import lzma
-import os
 import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
 import click
 import pytest
 
-from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.verbs.engine import ENGINE_OPTIONS, archive_source
+from nri.cli.verbs.engine import ENGINE_OPTIONS, serve
 from nri.cri.client import INSTALL, CriClient
-from nri.errors import ConfigError
+from nri.errors import ConfigError, NriError
 from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
+from tests.unit.engine.images.test_archive import archive
 
 NO_PROGRAM = "no program /none/conmon"
 
@@ -197,7 +194,6 @@ def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: st
 def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nri.cli.settings import Settings
     from nri.cli.verbs import engine as verb
     from nri.config.settings import Loaded
     from nri.engine.config import EngineConfig
@@ -270,13 +266,6 @@ def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
         ENGINE_OPTIONS.load(Settings(), options | {"set_dry": "/dev/null"})
 
 
-def archive(path: Path, *names: str) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name in names:
-            tar.addfile(tarfile.TarInfo(name))
-    return path
-
-
 def test_an_archive_is_loaded_under_a_name(nri, tmp_path: Path) -> None:
     file = archive(tmp_path / "app.tar", "./manifest.json")
     with engine(tmp_path):
@@ -310,37 +299,23 @@ def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Pa
     assert told.format(file) in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "source"),
-    [
-        ("old.tar", "docker-archive:{}/old.tar"),
-        ("new.tar", "oci-archive:{}/new.tar"),
-        ("layout", "oci:{}/layout"),
-        ("docker-archive:old.tar:app:1", "docker-archive:{}/old.tar:app:1"),
-    ],
-)
-def test_an_archive_says_its_kind_itself(
-    given: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    archive(tmp_path / "old.tar", "a/layer.tar", "manifest.json")
-    archive(tmp_path / "new.tar", "blobs", "oci-layout")
-    (tmp_path / "layout").mkdir()
-    assert archive_source(given) == source.format(tmp_path)
+    class NotThere:
+        """Finds the daemon, and that it cannot be loaded."""
 
+        def __init__(self, missing: str) -> None:
+            self.missing = missing
 
-def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"^there is no \S+none$"):
-        archive_source(str(tmp_path / "none"))
-    (tmp_path / "text").write_text("kind: Pod\n" * 99)
-    with pytest.raises(Failure, match=r"text is no archive that can be read: it is no tar\. try: docker save"):
-        archive_source(str(tmp_path / "text"))
-    with pytest.raises(Failure, match=r"other\.tar is no image: it has neither manifest\.json nor oci-layout"):
-        archive_source(str(archive(tmp_path / "other.tar", "readme")))
-    os.mkfifo(tmp_path / "pipe")
-    packed = lzma.compress(archive(tmp_path / "whole.tar", *map(str, range(50))).read_bytes())
-    (tmp_path / "cut").write_bytes(packed[: len(packed) // 2])
-    (tmp_path / "broken").write_bytes(packed[:99] + b"?" * 99)
-    for name in ("pipe", "cut", "broken"):
-        with pytest.raises(Failure, match=f"{name} is no archive that can be read"):
-            archive_source(str(tmp_path / name))
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "nri.engine.program":
+                raise ModuleNotFoundError(f"No module named {self.missing!r}", name=self.missing)
+
+    monkeypatch.delitem(sys.modules, "nri.engine.program", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NotThere("grpc"), *sys.meta_path])
+    with pytest.raises(NriError, match="the engine needs grpc, which is not installed"):
+        serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)
+    monkeypatch.setattr(sys, "meta_path", [NotThere("nri.gone"), *sys.meta_path[1:]])
+    with pytest.raises(ModuleNotFoundError):  # a defect of ours is no missing package
+        serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)

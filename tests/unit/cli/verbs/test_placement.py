@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nri.api import messages as m
-from nri.cli.support.ask import ask as ask_socket
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.service.client import ask as ask_socket
 from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
 from tests.unit.placement.placing import ask, create, pod, started

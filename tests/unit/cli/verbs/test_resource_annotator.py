@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.support.webhook import MAX_REQUESTS
+from nri.plugins.resource_annotator.webhook import MAX_REQUESTS
 from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
-from tests.unit.cli.support.test_webhook import REVIEW, certify
+from tests.unit.plugins.resource_annotator.test_webhook import REVIEW, certify
 
 
 def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from nri.api import messages as m
 from nri.cli.settings import Settings
-from nri.cli.support.reload import LOADING_S
 from nri.cli.verbs.run import split, stub_arguments
+from nri.plugins.reload import LOADING_S
 from nri.trace.history import Trace
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.support.waiting import wait_for

@@ -15,12 +15,12 @@ from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
-from nri.cli.support.joined import joined
 from nri.cli.verbs.why import show_chain, show_policies
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import PluginRejected, Reject, RpcError
 from nri.rules import Rules
+from nri.stub.program.session_thread import session_thread
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
 from nri.ttrpc import Method, Server, Service
@@ -245,7 +245,7 @@ def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp
         with (
             engine(Path(folder), "--record", str(tmp_path)) as process,
             CriClient(f"{folder}/cri.sock") as cri,
-            joined(*plugged),
+            session_thread(*plugged),
         ):
             pod_with_container(cri, Path(folder))
             (pod,) = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items

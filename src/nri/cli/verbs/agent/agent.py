@@ -1,71 +1,28 @@
 """`nri agent`: the node agent in the foreground, a check of its files, explanations, and what the kernel lets it do.
 
-Next: `nri.cli.support.agent`, which does the work.
+Next: `nri.agent.program` runs it; `nri.cli.verbs.agent.explain` explains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nri.cli.errors import FAILED, USAGE
 from nri.cli.output import Column, Output
-from nri.cli.settings import FILE, Settings
+from nri.cli.settings import Settings
 from nri.cli.support.recording import record_options, recorded
-from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
+from nri.cli.verbs.agent.explain import explain
+from nri.cli.verbs.agent.options import AGENT_OPTIONS
 
 if TYPE_CHECKING:
     from typing import Any
 
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import Loaded, SettingsLoader
-
-#: How long an agent has to answer, in seconds, unless --timeout says otherwise.
-_ANSWER_S = 5.0
-
-
-def _loader() -> SettingsLoader[AgentSettings]:
-    from nri.agent.settings import AGENT_SETTINGS
-
-    return AGENT_SETTINGS
-
-
-def _modes(text: str) -> Mapping[str, Any]:
-    return {"modes": [mode.strip() for mode in text.split(",") if mode.strip()]}
-
-
-def _rules(path: str) -> Mapping[str, Any]:
-    return {"rules.source": "files", "rules.path": path}  # a path is read only if the source is files
-
-
-def _pods(path: str) -> Mapping[str, Any]:
-    return {"pods.source": "files", "pods.path": path}
-
-
-AGENT_OPTIONS = SettingsOptions(
-    _loader,
-    "/etc/nri/agent.toml",
-    "nri.socket",
-    "nri.index=10",
-    (
-        Flag(
-            "--profile",
-            "profile",
-            "NAME",
-            "The rules to enforce: koordinator or rubik; run and check take both.",
-            multiple=True,
-        ),
-        Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
-        Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
-        Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
-        Flag("--root", "root", "DIR", "The machine's root file system."),
-        Flag("--agent-socket", "socket", "PATH", "The socket on which the agent serves explain, health and metrics."),
-        Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
-    ),
-)
+    from nri.config.settings import Loaded
 
 
 class _AgentGroup(VerbGroup):
@@ -75,7 +32,7 @@ class _AgentGroup(VerbGroup):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            from nri.cli.support.daemon import needs_extra
+            from nri.service.daemon import needs_extra
 
             needs_extra("nri agent", error, "agent")
 
@@ -123,11 +80,13 @@ def run(settings: Settings, /, **options: Any) -> int:
 
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
-    from nri.cli.support.agent.process import run as run_agent
+    from nri.agent.program import run as run_agent
+    from nri.cli.support.logs import log_to
 
     every = _each(options["set_profile"], options["files"], AGENT_OPTIONS.given(settings, options))
+    log_to(settings, every[0].settings.log_level)
     with recorded(options, "nri agent", modes=",".join(every[0].settings.modes)) as reporters:
-        return run_agent(settings, every, next(iter(reporters), None))
+        return run_agent(every, next(iter(reporters), None))
 
 
 @agent.command(
@@ -155,8 +114,8 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
+    from nri.agent.checking import check as run_check
     from nri.agent.settings import AGENT_SETTINGS
-    from nri.cli.support.agent.checking import check as run_check
     from nri.errors import ConfigError
 
     flags = AGENT_OPTIONS.given(settings, options)
@@ -182,74 +141,7 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
     if not rows:
         but = ", but see the notes" if done.notes else ""
         out.note(f"nothing is wrong{but}: {done.looked_at}")
-    return done.code
-
-
-@agent.command(
-    cls=Verb,
-    short_help="explain which rule, annotation and hook gave a pod its values",
-    examples=[
-        "sudo nri agent explain default/web      # ask the agent that runs here",
-        "sudo nri agent explain                  # the pods that it knows",
-        "nri agent explain --rules rules/ --pod pod.yaml     # without an agent: what would it do?",
-        "sudo nri why web                        # what all plugins changed in its container",
-        "nri agent explain --rules rules/ --pod pod.yaml --set gates.Resctrl=true -o json",
-    ],
-)
-@click.argument("pod", required=False)
-@click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
-@AGENT_OPTIONS.only("--profile", "--rules", "--root", "--agent-socket")
-@click.pass_obj
-def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
-    """Explain which rule, annotation and hook gave a pod each value, whether it was applied, and if not, why.
-
-    POD is NAMESPACE/NAME, a name that only one pod has, or a key such as a uid or kube-qos/BestEffort from the list
-    that is printed without POD. The agent that runs here answers. With --pod FILE no agent is needed: the rules of
-    --rules and the settings of --config and --set are applied to the manifest. nri why says what other plugins changed
-    in a container, and in which order, where the runtime keeps it. --profile says which agent is asked, where two
-    profiles run in one process.
-
-    Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
-    """
-    if pod and manifest:
-        raise click.UsageError("give one of POD and --pod FILE")
-    if options["set_rules"] and not manifest:
-        raise click.UsageError("--rules needs --pod FILE: an agent that runs answers by its own rules")
-    loaded = AGENT_OPTIONS.load(settings, options)
-    from nri.agent.profile import profile_of
-    from nri.cli.support.agent.explained import enriched, show
-
-    out, profile = Output(settings), profile_of(loaded.settings.profile)
-    if manifest:
-        from nri.cli.support.agent.offline import explain_manifests, missing_rules
-
-        if lacking := missing_rules(loaded):
-            raise lacking
-        accounts, notes = explain_manifests(loaded.settings, str(manifest))
-        for note in notes:
-            out.note(f"note: {note}")
-        found = [enriched(each, profile) for each in accounts]
-        if not out.human:
-            out.document(found)
-            return
-        for number, each in enumerate(found):
-            if number:
-                out.text("")
-            show(out, each)
-        return
-    from nri.agent.settings import socket_of
-
-    socket = socket_of(loaded.settings)
-    if not pod:
-        _list_pods(out, _asked(settings, socket, "/explain"))
-        return
-    answer = enriched(_asked(settings, socket, "/explain", pod=pod), profile)
-    if out.human:
-        show(out, answer)
-        if any(row.get("transport") == "nri" for row in answer["values"]):
-            out.note("what every plugin changed in one of its containers: nri why CONTAINER")
-    else:
-        out.document(answer)
+    return USAGE if done.wrong_settings else FAILED if rows else 0
 
 
 @agent.command(
@@ -322,31 +214,6 @@ def _each(profiles: Iterable[str], files: Iterable[str], flags: Mapping[str, Any
     return load_each(named, tuple(files), flags) if len(named) > 1 else [AGENT_SETTINGS.load(*files, flags=flags)]
 
 
-def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:
-    """The answer of the agent that runs here; a failure becomes a line with the next step."""
-    from nri.cli.errors import Failure
-    from nri.cli.support.ask import ask
-
-    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query)
-    if status == 200:
-        return answer
-    told = answer.get("error", "") if isinstance(answer, dict) else str(answer).strip()
-    if status == 404 and query:
-        raise Failure(f"{told}. try: nri agent explain")
-    raise Failure(f"{path} answered {status}: {told}")
-
-
-def _list_pods(out: Output, answer: Any) -> None:
-    """Print the pods that the agent knows."""
-    pods = answer.get("pods", []) if isinstance(answer, dict) else answer
-    columns = [Column("NAMESPACE", "namespace"), Column("NAME", "name"), Column("KEY", "key"), Column("ENDED", "ended")]
-    if not pods and out.human:
-        out.note("the agent has decided nothing yet")
-        return
-    if out.quiet and out.human:
-        out.names(f"{pod['namespace']}/{pod['name']}" if pod["namespace"] else pod["key"] for pod in pods)
-        return
-    out.table(columns, pods)
-
+agent.add_command(explain)
 
 command = agent

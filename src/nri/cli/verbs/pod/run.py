@@ -77,10 +77,10 @@ def command(
     from nri.host.usage import parse_memory
     from nri.pods import lifecycle
     from nri.pods.requests import Node, read_pods
-    from nri.signals import ExitOnSignal
+    from nri.service.interruption import SignalStop
 
     out = Output(settings)
-    with ExitOnSignal(), support.connect(settings, cri_socket) as cri:
+    with SignalStop() as stop, support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
         total = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
         node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), total)
@@ -94,7 +94,7 @@ def command(
         made = []
         for pod in wanted:
             pod.handler = pod.handler or runtime_handler or ""
-            made.append(lifecycle.run(cri, pod, out.note, settings.timeout_s or lifecycle.INIT_S))
+            made.append(lifecycle.run(cri, pod, out.note, settings.timeout_s or lifecycle.INIT_S, stop.held))
         found = {one.id: one for one in support.list_pods(cri)}
         show(out, cri, [found[identity] for identity in made if identity in found], everything=False)
     return 0

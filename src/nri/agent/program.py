@@ -1,0 +1,74 @@
+"""Run the agent as a program, until a signal. `nri.agent.agent` is what runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from nri.agent.agent import Agent, Agents
+from nri.errors import ConfigError, NriError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.agent.settings import AgentSettings
+    from nri.config.settings import Loaded
+    from nri.interfaces import Reporter
+
+__all__ = ["log_pending_parts", "run"]
+
+_log = logging.getLogger("nri.agent")
+
+#: After this time the log names the parts that are not ready yet.
+_REMINDER_S = 2.0
+
+
+def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
+    """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
+
+    Raises:
+        NriError: it cannot start.
+    """
+    config = every[0].settings
+    if os.geteuid() != 0 and str(config.root) == "/":
+        raise NriError(
+            "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
+        )
+    if not config.root.is_dir():
+        raise ConfigError("root", "", f"there is no folder {config.root}")
+    for loaded in every:
+        _log_settings(loaded, several=len(every) > 1)
+    try:
+        loaded_settings = [loaded.settings for loaded in every]
+        agent = Agent(config, reporter=reporter) if len(every) == 1 else Agents(loaded_settings, reporter=reporter)
+        reminder = threading.Timer(_REMINDER_S, log_pending_parts, [agent])
+        reminder.daemon = True
+        reminder.start()
+        try:
+            return agent.run()
+        finally:
+            reminder.cancel()
+    except NriError as error:
+        raise NriError(f"the agent cannot start: {error}") from error
+
+
+def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
+    """Log which settings an agent has, and what of them has no effect."""
+    config = loaded.settings
+    files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml"
+    whose = f" of profile {config.profile} at {config.socket}" if several else ""
+    _log.info("settings%s: %s", whose, files)
+    for note in loaded.notes:
+        _log.warning("%s", note)
+    for kind, source in (("rules", config.rules), ("pods", config.pods)):
+        if source.source == "files" and not source.path.exists():
+            _log.warning("there are no %s until there is %s (%s.path)", kind, source.path, kind)
+
+
+def log_pending_parts(agent: Agent | Agents) -> None:
+    """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
+    for row in agent.health().rows:
+        if not row.ready:
+            _log.warning("%s is not ready yet: %s. It goes on trying; try: nri doctor", row.part, row.state)

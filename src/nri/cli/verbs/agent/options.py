@@ -1,0 +1,57 @@
+"""The options of the agent's settings, which its verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nri.cli.support.settings_options import Flag, SettingsOptions
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nri.agent.settings import AgentSettings
+    from nri.config.settings import SettingsLoader
+
+__all__ = ["AGENT_OPTIONS"]
+
+
+def _loader() -> SettingsLoader[AgentSettings]:
+    from nri.agent.settings import AGENT_SETTINGS
+
+    return AGENT_SETTINGS
+
+
+def _modes(text: str) -> Mapping[str, Any]:
+    return {"modes": [mode.strip() for mode in text.split(",") if mode.strip()]}
+
+
+def _rules(path: str) -> Mapping[str, Any]:
+    return {"rules.source": "files", "rules.path": path}  # a path is read only if the source is files
+
+
+def _pods(path: str) -> Mapping[str, Any]:
+    return {"pods.source": "files", "pods.path": path}
+
+
+AGENT_OPTIONS = SettingsOptions(
+    _loader,
+    "/etc/nri/agent.toml",
+    "nri.socket",
+    "nri.index=10",
+    (
+        Flag(
+            "--profile",
+            "profile",
+            "NAME",
+            "The rules to enforce: koordinator or rubik; run and check take both.",
+            multiple=True,
+        ),
+        Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
+        Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
+        Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
+        Flag("--root", "root", "DIR", "The machine's root file system."),
+        Flag("--agent-socket", "socket", "PATH", "The socket on which the agent serves explain, health and metrics."),
+        Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
+    ),
+)

@@ -1,0 +1,131 @@
+"""The parts of a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
+
+Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.trace.drift_sources`,
+`nri.service.client`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from nri.agent.settings import AgentSettings
+from nri.errors import NriError
+from nri.host.cgroups import detect
+from nri.host.root import Root
+from nri.placement.client import ask_placement
+from nri.placement.drawing import users_of
+from nri.placement.registry import POLICIES
+from nri.service.client import ask
+from nri.trace.drift import Drift
+from nri.trace.drift_sources import Setters, row_of, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.adaptation.admin_client import AdminClient
+    from nri.inspector.sources import View
+
+__all__ = ["NodeParts"]
+
+#: Seconds between two looks at cgroups; rows of drift that are shown.
+_LOOK_S, _MOST_ROWS = 2.0, 500
+_ANSWER_S: Final = 5.0
+
+
+class NodeParts:
+    """The parts of this node. `close` it, or use it in a `with`.
+
+    Args:
+        client: of the runtime's admin socket.
+        socket: the runtime's NRI socket; None for the default one.
+        agent_socket: the agent's; None for the default one.
+        state_dir: where a plugin for placement has its socket.
+        root: the machine's root file system.
+        timeout_s: how long each part has to answer, in seconds; None for 5.
+    """
+
+    def __init__(
+        self,
+        client: AdminClient,
+        socket: str | None,
+        agent_socket: str | None,
+        state_dir: str,
+        root: str,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._client, self._socket, self._root = client, socket, root
+        self._timeout_s = timeout_s or _ANSWER_S
+        self._agent_socket, self._state_dir = agent_socket or "", state_dir
+        self._agent_path = agent_socket or AgentSettings().socket
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._look: Callable[[], dict[str, Any]] | None = None
+        self._seen: tuple[float, dict[str, Any]] = (float("-inf"), {})
+
+    def views(self) -> dict[str, View]:
+        """The parts by name."""
+        return {"drift": self._drift, "agent": self._agent, "placement": self._placement}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the runtime, if it was joined."""
+        self._stack.close()
+
+    def _drift(self, _: str) -> dict[str, Any]:
+        with self._lock:
+            if monotonic() - self._seen[0] > _LOOK_S:
+                try:
+                    self._look = self._look or self._joined()
+                    self._seen = monotonic(), self._look()
+                except BaseException:
+                    self._stack.close()  # the next look joins anew
+                    self._look = None
+                    raise
+            return self._seen[1]
+
+    def _joined(self) -> Callable[[], dict[str, Any]]:
+        """Join the runtime, and return what looks at the cgroups once."""
+        drift = Drift(detect(Root(self._root)))
+        agent = self._agent_socket or (self._agent_path if os.path.exists(self._agent_path) else "")
+        values = sources(self._stack, self._socket, agent, self._timeout_s)
+
+        def look() -> dict[str, Any]:
+            drift.look(values())
+            who = Setters(self._client)
+            return {
+                "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],
+                "changes": [row_of(change, who) for change in drift.changes[: -_MOST_ROWS - 1 : -1]],
+                "looked_at": drift.looked_at,
+                "unread": drift.unread,
+                "left_out": drift.left_out,
+                "more": max(0, len(drift.now()) - _MOST_ROWS),
+            }
+
+        return look
+
+    def _agent(self, pod: str) -> dict[str, Any] | None:
+        if not os.path.exists(self._agent_path):
+            return None
+        status, answer = ask(self._agent_path, "/explain", self._timeout_s, {"pod": pod} if pod else None)
+        if status == 404 and pod:
+            return None
+        if status != 200 or not isinstance(answer, dict):
+            raise NriError(f"{self._agent_path} answered {status}, and not as an agent does")
+        return answer
+
+    def _placement(self, _: str) -> dict[str, Any] | None:
+        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in POLICIES):
+            return None
+        found: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
+        found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}
+        return found

@@ -1,0 +1,120 @@
+"""Plugin classes found by registered name, in a file or in a module, as `nri run` and `nri try` name them.
+
+Rules: the author's mistakes are one line each, with the place in the author's file. Next: `nri.stub.program.start` runs
+a class.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from nri.errors import ConfigError
+from nri.files import instead_of_file, is_file
+from nri.plugins import registry
+from nri.stub.plugin import Plugin
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def load(target: str) -> type[Plugin]:
+    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. ConfigError if it cannot."""
+    place, _, class_name = target.partition(":")
+    index, equals, rest = target.partition("=")
+    if equals and index.isdecimal() and not is_file(place):
+        raise ConfigError(target, "", f"an index is written behind its plugin. try: nri run {rest} --idx {index}")
+    if is_path(place):
+        return pick(_load_file(place), class_name, place)
+    entry = None if class_name else registry.find(place)
+    return registry.load(entry) if entry else pick(_import(place, bare=not class_name), class_name, place)
+
+
+def is_path(place: str) -> bool:
+    """Whether a target is a file, whether it is there or not."""
+    there = os.path.exists(place) and not os.path.isdir(place)  # a folder may be a package
+    return there or place.endswith(".py") or os.path.sep in place or place.startswith(".")
+
+
+def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
+    """Choose the class of that name, or the only plugin class that the module defines and builds nothing else upon."""
+    if class_name:
+        chosen = getattr(module, class_name, None)
+        if not isinstance(chosen, type) or not issubclass(chosen, Plugin):
+            raise ConfigError(
+                place, "", f"{class_name} is not a plugin class there. Plugins are classes that inherit from nri.Plugin"
+            )
+        return chosen
+    own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Plugin)]
+    own = [kind for kind in dict.fromkeys(own) if kind.__module__ == module.__name__]
+    last = [kind for kind in own if not any(other is not kind and issubclass(other, kind) for other in own)]
+    if len(last) != 1:
+        names = ", ".join(kind.__name__ for kind in last)
+        reason = (
+            f"several plugin classes: {names}. Say which: {place}:{last[0].__name__}"
+            if last
+            else "no class that inherits from nri.Plugin"
+        )
+        raise ConfigError(place, "", reason)
+    return last[0]
+
+
+def _load_file(path: str) -> ModuleType:
+    """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
+    if not is_file(path):
+        raise ConfigError(path, "", instead_of_file(path))
+    name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path, loader=importlib.machinery.SourceFileLoader(name, path))
+    assert spec, "a loader was given"
+    assert spec.loader, "a loader was given"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations and pickles find the module by its name
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise author_error(error, path) from error
+    return module
+
+
+def _import(name: str, *, bare: bool) -> ModuleType:
+    """Import a module from the current folder or the installed packages."""
+    if not name:
+        raise _missing_module('""', bare=bare)
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise _missing_module(name, bare=bare) from None
+        raise author_error(error, name) from error
+    except Exception as error:
+        raise author_error(error, name) from error
+
+
+def _missing_module(name: str, *, bare: bool) -> ConfigError:
+    """Return the error that there is no module; `bare`: a plugin could be registered under that name, too."""
+    if not bare:
+        return ConfigError(name, "", "no such file, and no module of that name")
+    near = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)
+    meant = f"; did you mean {near[0]}?" if near else "."
+    reason = f"no such file, and no module or plugin of that name{meant} All that have a name: nri plugins list"
+    return ConfigError(name, "", reason)
+
+
+def author_error(error: Exception, place: str) -> ConfigError:
+    """Return an exception of the author's code as one line, with the line of the author's file that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        python = "" if error.filename.endswith(".py") else "no Python: "
+        text = f"{python}{error.msg}: {(error.text or '').strip()}"
+        return ConfigError(f"{error.filename}:{error.lineno}", "", text)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    name = os.path.basename(place.partition(":")[0])
+    own = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else place
+    return ConfigError(where, "", f"{type(error).__name__}: {error}")

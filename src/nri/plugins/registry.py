@@ -1,0 +1,109 @@
+"""The plugins that are registered by name: entry points of the group `nri.plugins`, of this distribution and of others.
+
+Rules: to list names loads no plugin; one that cannot be loaded is an error of its own and hides no other. Next:
+`nri.plugins.loader`, which takes files and modules as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nri.api.events import EVENTS
+from nri.config.listing import Key, keys
+from nri.errors import ConfigError, NriError
+from nri.stub.base import PluginBase
+from nri.stub.plugin import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
+
+    from nri.config.listing import Key
+__all__ = [
+    "GROUP",
+    "describe",
+    "find",
+    "load",
+    "names",
+    "not_registered",
+    "registered",
+]
+
+#: The group of entry points: name of the plugin -> module:Class.
+GROUP = "nri.plugins"
+
+
+def registered() -> list[EntryPoint]:
+    """List the entry points of plugins by name; a name may be there twice, of two distributions."""
+    return sorted(set(metadata.entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
+
+
+def names() -> list[str]:
+    """List the names of all registered plugins."""
+    return sorted({entry.name for entry in registered()})
+
+
+def find(name: str) -> EntryPoint | None:
+    """Find a plugin by its name, with or without an index before it; None if there is none.
+
+    ConfigError if two distributions have registered the name.
+    """
+    found = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
+    if len(found) > 1:
+        places = ", ".join(entry.value for entry in found)
+        raise ConfigError(name, "", f"several plugins are registered under this name. Say which: {places}")
+    return found[0] if found else None
+
+
+def load(entry: EntryPoint) -> type[Plugin]:
+    """Load the class of a registered plugin. NriError if it cannot be loaded."""
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise NriError(f"{entry.name}: {entry.value} cannot be loaded: {reason}") from error
+    if not isinstance(loaded, type) or not issubclass(loaded, Plugin):
+        raise NriError(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
+    return loaded
+
+
+def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
+    """Return the error that no plugin has this name, with the nearest that has one; `or_file`: nor is it a file."""
+    near = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
+    step = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names())}"
+    what = "no such file, and no plugin has this name" if or_file else "no plugin has this name"
+    return ConfigError(name, "", f"{what}{step}")
+
+
+def describe(entry: EntryPoint) -> dict[str, Any]:
+    """Describe a plugin by what its class says. NriError if it cannot be loaded."""
+    plugin = load(entry)
+    text = inspect.cleandoc(plugin.__doc__ or "")
+    spec = find_spec(entry.module)
+    readme = Path(spec.origin).with_name("README.md") if spec and spec.origin else None
+    config = plugin.Config
+    return {
+        "name": entry.name,
+        "summary": text.partition("\n")[0].rstrip("."),
+        "description": text,
+        "class": entry.value,
+        "distribution": f"{entry.dist.name} {entry.dist.version}" if entry.dist else "",
+        "events": [spec.rpc for spec in EVENTS if getattr(plugin, spec.method) is not getattr(PluginBase, spec.method)],
+        "annotations": dict(plugin.annotations),
+        "flags": {f"--{name} {row[1]}".strip(): row[2] for name, row in plugin.flags.items()},
+        "configuration": [key._asdict() for key in _keys(config, plugin.flags)] if config else [],
+        "readme": str(readme) if readme and readme.is_file() else "",
+    }
+
+
+def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
+    """List the keys of a configuration; of one without a meaning, that of its flag."""
+    of_flags = {key: meaning for key, _, meaning in flags.values()}
+    found = [key._replace(meaning=key.meaning or of_flags.get(key.key, "")) for key in keys(config)]
+    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in found]

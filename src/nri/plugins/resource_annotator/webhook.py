@@ -1,0 +1,243 @@
+"""Serve admission reviews over HTTPS, limited in number, length and time, with a certificate that may be replaced.
+
+A probe of the kubelet, or a request without a body, is answered as alive. A request that is not a review gets an HTTP
+error status, and the API server's `failurePolicy` decides. A certificate that an API server would refuse is reported,
+and served all the same, because it may be replaced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import resource
+import socket
+import ssl
+import stat
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from nri.errors import ConfigError
+from nri.files import read_regular
+from nri.plugins.resource_annotator.admission import answer
+from nri.service.http import Answer, Posts, Server, json_answer
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["MAX_BODY_BYTES", "Webhook"]
+
+_log = logging.getLogger("nri.resource-annotator")
+#: What clients cause, which any pod of the cluster can do at any rate.
+_client_log = logging.getLogger("nri.resource-annotator.clients")
+
+#: An API server accepts objects of 3 MiB at most, and sends two of them with an update.
+MAX_BODY_BYTES = 8 << 20
+MAX_REQUESTS = 32
+#: Connections that have sent nothing yet. Each costs a file descriptor; the oldest gives way to a new one.
+MAX_SILENT = 4096
+#: For a request and its answer; an API server waits 10 s.
+DEADLINE_S = 10.0
+_MAX_PEM_BYTES = 1 << 20
+_ALL_ADDRESSES = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a service of the cluster
+MAX_CLIENT_MESSAGES_PER_MINUTE = 60
+#: Larger blocks of memory go back to the system when they are freed, as bodies of requests do.
+_MMAP_THRESHOLD_BYTES = 256 << 10
+_M_MMAP_THRESHOLD = -3
+_REVIEW, _PROBE = "application/json", "application/liveness-probe"
+_STATUS = {"status": "Success", "message": "liveness probe response"}
+_ALIVE = {"response": {"uid": "", "allowed": False, "status": _STATUS}}
+
+
+class Webhook:
+    """Serves from its construction to `stop`.
+
+    Args:
+        port: 0 takes a free one; the server listens on all addresses.
+        certificate, key: PEM files; read again when they change.
+
+    Raises:
+        ConfigError: the files cannot be used.
+        NriError: the port cannot be listened on.
+    """
+
+    def __init__(self, port: int, certificate: str, key: str) -> None:
+        _return_large_blocks()
+        self._message_limit = _MessageLimit()
+        _client_log.addFilter(self._message_limit)
+        self._files = (certificate, key)
+        self._seen = self._stamp()
+        self._context = self._load()
+        self._server = Server(
+            public={"/": _alive},
+            address=f"{_ALL_ADDRESSES}:{port}",
+            deadline_s=DEADLINE_S,
+            posts=Posts(
+                _review,
+                MAX_BODY_BYTES,
+                MAX_REQUESTS,
+                _max_silent(),
+                tls=self._current_context,
+                on_tls_error=log_tls_error,
+            ),
+        )
+        self.port = self._server.port
+
+    def stop(self) -> None:
+        """Stop serving; the API server's `failurePolicy` decides about requests that are not answered."""
+        self._server.close()
+        _client_log.removeFilter(self._message_limit)
+
+    def _current_context(self) -> ssl.SSLContext:
+        self._reload()
+        return self._context
+
+    def _stamp(self) -> tuple[Any, ...]:
+        try:
+            return tuple((status.st_mtime_ns, status.st_ino) for status in map(os.stat, self._files))
+        except OSError:
+            return ()
+
+    def _load(self) -> ssl.SSLContext:
+        """Read certificate and key into a new TLS context; one in use is not changed, because it would lose its key."""
+        certificate, key = self._files
+        flags = {"--cert-file": (certificate, "certificate"), "--key-file": (key, "private key")}
+        for flag, (path, what) in flags.items():
+            try:
+                text = read_regular(path, _MAX_PEM_BYTES).decode("ascii", "replace")
+            except OSError as error:
+                raise ConfigError("command line", flag, f"{path} cannot be read: {error.strerror or error}") from None
+            if f"{what.upper()}-----" not in text:
+                raise ConfigError("command line", flag, f"{path} does not contain a {what} in PEM")
+            if "ENCRYPTED" in text:
+                step = f"write it without: openssl pkey -in {path} -out FILE"
+                raise ConfigError("command line", flag, f"{path} is protected by a pass phrase", step)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                reason, step = f"{key} is not the key of {certificate}", "use two files that belong together"
+                raise ConfigError("command line", "--key-file", reason, step) from None
+            reason = f"{certificate} with {key} cannot be used: {error}"
+            raise ConfigError("command line", "--cert-file", reason) from None
+        for doubt in _doubts(context, certificate, key):
+            _log.warning("%s", doubt)
+        return context
+
+    def _reload(self) -> None:
+        """Read the certificate again if its file changed; if it cannot be used, keep the previous one."""
+        now = self._stamp()
+        if now != self._seen:
+            self._seen = now
+            try:
+                self._context = self._load()
+                _log.info("certificate reloaded")
+            except (ConfigError, OSError) as error:
+                # After a lack of file descriptors the next connection tries again.
+                self._seen = () if isinstance(error, OSError) else now
+                _log.warning("the previous certificate stays in use: %s", error)
+
+
+def _alive(_: Mapping[str, str]) -> Answer:
+    return json_answer(_ALIVE)
+
+
+def _review(fields: Mapping[str, str], body: bytes) -> Answer:
+    """Answer a POST request."""
+    kind = fields.get("content-type", "").partition(";")[0].strip()
+    if kind == _PROBE:
+        return json_answer(_ALIVE)
+    if kind != _REVIEW:
+        return _refusal(415, f"Content-Type is {kind[:80] or 'missing'}; it must be {_REVIEW}")
+    try:
+        admission = answer(body)
+    except ValueError as error:
+        return _refusal(400, str(error))
+    if admission.warning:
+        _client_log.warning("%s", plain(admission.warning))
+    return json_answer(admission.review)
+
+
+def _refusal(status: int, reason: str) -> Answer:
+    _client_log.warning("request refused: %s", plain(reason))
+    return json_answer({"error": reason}, status)
+
+
+def log_tls_error(address: str, error: OSError) -> None:
+    """Log a failed TLS handshake with a client, and what to check if the client refused the certificate."""
+    if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+        step = "is it for the service's name, and does the webhook's configuration have the caBundle that signed it?"
+        _client_log.warning("%s refuses the certificate (%s): %s", address, error.reason, step)
+    else:
+        _client_log.info("TLS handshake with %s failed: %s", address, plain(str(error)))
+
+
+class _MessageLimit(logging.Filter):
+    """Drops messages above a number per minute, and adds to the first one of the next minute how many there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._minute, self._count = 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a message is written."""
+        minute = int(time.monotonic() // 60)
+        with self._lock:
+            dropped = 0
+            if minute != self._minute:
+                dropped = self._count - MAX_CLIENT_MESSAGES_PER_MINUTE
+                self._minute, self._count = minute, 0
+            self._count += 1
+            count = self._count
+        if dropped > 0:
+            record.msg, record.args = f"{record.getMessage()} ({dropped} messages about clients were left out)", ()
+        return count <= MAX_CLIENT_MESSAGES_PER_MINUTE
+
+
+def _return_large_blocks() -> None:
+    """Keep glibc from holding freed bodies in a separate pool for each thread; other C libraries have no `mallopt`."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+
+
+def _max_silent() -> int:
+    """Allow this process as many file descriptors as it may have; return how many silent connections that permits."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a soft limit may be all that is allowed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_SILENT if soft == resource.RLIM_INFINITY else max(min(MAX_SILENT, soft - 256), 64)
+
+
+def _doubts(context: ssl.SSLContext, certificate: str, key: str) -> Iterator[str]:
+    """Yield the reasons why an API server may refuse a certificate, and whether other users can read its key."""
+    if os.stat(key).st_mode & stat.S_IROTH:
+        yield f"{key} can be read by all users of this machine: chmod o-r"
+    try:
+        names = _names(context, certificate)
+    except ssl.SSLError as error:
+        yield f"{certificate}: API servers will refuse it: {getattr(error, 'verify_message', error)}; renew it"
+    else:
+        if not names:
+            yield f"{certificate} has no subjectAltName, the only name that API servers check: create it with one"
+
+
+def _names(context: ssl.SSLContext, certificate: str) -> Any:
+    """The names of a certificate that is valid today. Raises SSLError for one that a client would refuse."""
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname = False
+    client_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client_context.load_verify_locations(certificate)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server, client):  # the last two up to TLS 1.2
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return (client.getpeercert() or {}).get("subjectAltName")

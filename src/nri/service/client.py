@@ -1,0 +1,74 @@
+"""Ask an agent or a plugin over its unix socket: HTTP, answers in JSON, bounded, with a deadline.
+
+Next: `nri.service.http` is the other end.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from nri.config.syntax import parse_json
+from nri.errors import NriError, ProgramUnreachable
+
+#: The longest answer that is read, in bytes.
+MOST_BYTES = 64 << 20
+
+
+class Program(NamedTuple):
+    """Who is asked: in words, how it is started, and the option for its socket."""
+
+    name: str
+    start: str
+    option: str
+
+
+AGENT = Program("agent", "nri agent run", "--agent-socket")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("agent", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask(
+    path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, program: Program = AGENT
+) -> tuple[int, Any]:
+    """Ask for a target such as `/explain`; returns the status and the answer. Raises NriError without one."""
+    if query:
+        target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+    connection = UnixConnection(path, timeout_s)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read(MOST_BYTES + 1)
+    except TimeoutError:
+        raise ProgramUnreachable(path, f"the {program.name} at {path} has not answered in {timeout_s:g} s") from None
+    except PermissionError:
+        raise ProgramUnreachable(path, f"cannot connect to {path}: permission denied. Run it as root") from None
+    except OSError as error:
+        reason = error.strerror or error
+        step = f"Is the {program.name} running? try: {program.start}"
+        raise ProgramUnreachable(path, f"cannot connect to {path}: {reason}. {step}") from None
+    except http.client.HTTPException:
+        raise ProgramUnreachable(path, f"{path} is not the {program.name}'s socket ({program.option})") from None
+    finally:
+        connection.close()
+    if len(body) > MOST_BYTES:
+        raise NriError(f"the answer of {path} is longer than {MOST_BYTES >> 20} MiB")
+    try:
+        return response.status, parse_json(body)
+    except ValueError:
+        return response.status, body.decode("utf-8", "replace")

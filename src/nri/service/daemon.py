@@ -1,0 +1,112 @@
+"""Run a daemon until a signal: signals, systemd, health and metrics, and one line if it cannot start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from nri.errors import NriError
+from nri.service.systemd import notify
+from nri.signals import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.metrics import Observer
+    from nri.service.http import Server
+
+__all__ = ["Daemon", "needs_extra", "run"]
+
+
+#: How long a stop may take, in seconds: the next start takes up what a killed engine or proxy was doing.
+STOP_S = 10.0
+
+
+class Daemon(Protocol):
+    """A program that serves until it is stopped."""
+
+    def start(self) -> None:
+        """Start it. OSError, NriError if it cannot start; then nothing of it is left."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+    def describe(self) -> str:
+        """Say in one line where it listens."""
+
+
+def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log: logging.Logger, step: str = "") -> int:
+    """Run a daemon until a signal; returns the exit code. NriError if it cannot start.
+
+    Args:
+        what: the program, such as "the engine".
+        make: makes the daemon, with an observer of its plugins if there is one.
+        address: HOST:PORT of health and metrics; empty for none.
+        log: its logger.
+        step: the next step where it cannot start.
+    """
+    stop = Stop(second_ends=True)
+    stop.listen(signal.SIGHUP)
+    ready: list[bool] = []
+    server: Server | None = None
+    try:
+        server, observer = _serve(address, ready) if address else (None, None)
+        daemon = make(observer)
+        daemon.start()
+    except (NriError, OSError) as error:
+        if server is not None:
+            server.close()
+        raise NriError(f"{what} cannot start: {_reason(error)}{step}") from error
+    try:
+        if not stop:
+            log.info("ready: %s", daemon.describe())
+            ready.append(True)
+            notify("READY=1")
+        number = stop.wait_for_signal()
+        ready.clear()
+        log.info("stopping after %s; containers run on", signal.Signals(number).name)
+        notify("STOPPING=1")
+        stop.end_process_in(STOP_S, lambda names: log.warning("%s: not stopped in %g s: %s", what, STOP_S, names))
+    finally:
+        daemon.stop()
+        if server is not None:
+            server.close()
+    log.info("stopped")
+    return stop.exit_code
+
+
+def _reason(error: NriError | OSError) -> str:
+    if isinstance(error, NriError):
+        return str(error)
+    place = f"{error.filename}: " if error.filename else ""
+    step = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
+    return f"{place}{error.strerror or error}{step}"
+
+
+def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
+    """Serve health and metrics; returns the server and the observer that counts. NriError if it cannot listen."""
+    try:
+        from prometheus_client import CollectorRegistry
+    except ModuleNotFoundError as error:
+        needs_extra("--metrics", error, "metrics")
+    from nri.metrics.prometheus import PrometheusObserver
+    from nri.service.http import Server
+    from nri.service.probes import metrics, probes
+
+    registry = CollectorRegistry()
+    observer = PrometheusObserver(registry)
+    handlers = probes(lambda: (True, "ready\n") if ready else (False, "starting, or stopping\n"))
+    return Server(public={**handlers, **metrics(registry)}, address=address), observer
+
+
+def needs_extra(what: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
+    """Raise NriError for a package that is not installed, with the command that installs it; else the error itself.
+
+    No package index has this project, so its name alone would bring a stranger's: the command is for a checkout.
+    """
+    if (error.name or "").partition(".")[0] == "nri":
+        raise error
+    install = f"pip install '.[{extra}]', in a checkout of nri"
+    raise NriError(f"{what} needs {error.name}, which is not installed. Install the extra: {install}") from None

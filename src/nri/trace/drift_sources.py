@@ -1,0 +1,159 @@
+"""The values that were given to containers, and by whom: from a runtime, an agent and a runtime's admin socket.
+
+Nothing is changed. A plugin on any runtime learns the values that were given; an agent that runs on the node reports
+those that it wrote; a runtime that is built on this package also reports which plugin set one. `nri.trace.drift`
+compares them with the cgroups.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.api.messages import ContainerState
+from nri.api.naming import DEFAULT_SOCKET, OBSERVER_INDEX
+from nri.errors import NriError, ProgramUnreachable
+from nri.host.cgroups import knob
+from nri.service.client import ask
+from nri.stub.plugin import Plugin
+from nri.stub.program.session_thread import session_thread
+from nri.trace.drift import DesiredValue, desired_values, field_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nri.adaptation.admin_client import AdminClient
+    from nri.trace.drift import Change
+
+__all__ = ["PAST", "Setters", "row_of", "sources"]
+
+PAST: Final = "not known"
+_ANSWER_S: Final = 5.0
+#: The largest process id of Linux. An engine that runs nothing (`--dry`) reports larger ones.
+_MAX_PID: Final = 1 << 22
+
+
+class StateReader(Plugin):
+    """A plugin that keeps what the runtime reports of containers."""
+
+    name = "nri-drift"
+    mirror = True
+
+
+def sources(
+    stack: ExitStack, socket: str | None, agent: str = "", timeout_s: float | None = None
+) -> Callable[[], Iterator[DesiredValue]]:
+    """Return a function that lists the values that were applied.
+
+    Args:
+        stack: ends the plugin's connection.
+        socket: the runtime's NRI socket; with None an agent alone is enough, if the default socket does not answer.
+        agent: the agent's socket; "" for none.
+        timeout_s: how long each has to answer, in seconds; None for 5.
+
+    Raises:
+        NriError: neither the runtime nor an agent answers. The function raises it, too, also for an engine that runs
+            nothing.
+    """
+    reader, path, timeout_s = StateReader(), socket or DEFAULT_SOCKET, timeout_s or _ANSWER_S
+    connected = True
+    try:
+        stack.enter_context(session_thread(reader, path, OBSERVER_INDEX, timeout_s))
+    except NriError:
+        if not agent or socket:
+            raise
+        connected = False  # an agent without a runtime that speaks NRI
+
+    def values() -> Iterator[DesiredValue]:
+        if connected:
+            yield from _runtime_values(reader, path)
+        if agent:
+            yield from _agent_values(agent, timeout_s)
+
+    return values
+
+
+def _runtime_values(reader: StateReader, socket: str) -> Iterator[DesiredValue]:
+    """The values that the runtime gave to containers, plugins' changes included."""
+    if not reader.runtime.connected:
+        raise NriError("the runtime has closed the connection")
+    state = reader.state
+    for container in list(state.containers.values()):
+        if container.state == ContainerState.CONTAINER_STOPPED:
+            continue  # its cgroup has gone with it
+        if container.pid > _MAX_PID:
+            dry = f"the engine at {socket} is dry: it runs nothing, so no cgroup has the values that it gives"
+            raise NriError(f"{dry}. Name a runtime that runs containers with --socket-path")
+        yield from desired_values(state.pod_of(container), container, "runtime")
+
+
+def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
+    """The values that the agent has written, and those that were there when it did."""
+    status, answer = ask(path, "/explain", timeout_s)
+    if status != 200:
+        raise NriError(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
+    try:
+        yield from _written(answer["pods"], path, timeout_s)
+    except (AttributeError, LookupError, TypeError) as error:
+        reason = f"{path} answered, and not as an agent does ({error!r})"
+        raise NriError(f"{reason}: name its socket with --agent-socket") from error
+
+
+def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
+    """The values that the agent has written for pods, as it has listed them."""
+    for pod in pods:
+        if pod["ended"]:
+            continue
+        status, account = ask(path, "/explain", timeout_s, {"pod": pod["key"]})
+        for row in account["writes"] if status == 200 else ():
+            if row["outcome"] not in ("applied", "unchanged"):
+                continue
+            with suppress(KeyError, ValueError):  # a process, a switch, a value by device
+                value = knob(row["name"]).parse(row["wanted"])
+                names = (pod["namespace"], pod["name"], row["container"])
+                subject = "/".join(name for name in names if name) or pod["key"]
+                if not isinstance(row["target"], str):
+                    raise TypeError(f"the target of {row['name']} is no text")
+                yield DesiredValue(subject, row["target"], row["name"], value, "agent")
+
+
+class Setters:
+    """Which plugin has set a value, as a runtime that is built on this package knows it; it is asked once at a time."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+        self._answers = True
+
+    def of(self, change: Change) -> str:
+        """``NN-name``, or the source if no plugin has set it."""
+        field, ident = field_of(change.desired.name), change.desired.cgroup.rpartition("/")[2]
+        ident = ident.removesuffix(".scope").rpartition("-")[2]
+        if not self._answers or change.desired.source != "runtime" or not field:
+            return change.desired.source
+        try:
+            chain = self._client.ask("Why", {"container": ident})
+        except NriError as error:
+            self._answers = not isinstance(
+                error, ProgramUnreachable
+            )  # it answers, if only that it knows nothing of this one
+            return change.desired.source
+        with self._client.parsing():
+            setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
+            return setters[-1] if setters and not setters[-1].startswith("(") else change.desired.source
+
+
+def row_of(change: Change, who: Setters) -> dict[str, Any]:
+    """A change as a table of JSON, with who has set the value, who has overwritten it, and when."""
+    row = change.to_json()
+    row["set_by"] = who.of(change)
+    row["by"] = "" if change.found is None else row["by"] or PAST
+    row["when"] = _when(change)
+    return row
+
+
+def _when(change: Change) -> str:
+    until = datetime.fromtimestamp(change.until_s, UTC).strftime("%H:%M:%S")
+    if not change.after_s:
+        return f"before {until}"
+    return f"{datetime.fromtimestamp(change.after_s, UTC).strftime('%H:%M:%S')} to {until}"

@@ -1,0 +1,78 @@
+"""Questions to a runtime's admin socket: what goes wrong is said with the next step."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation.admin_client import AdminClient
+from nri.errors import NriError, ProgramUnreachable, RuntimeUnavailable
+from nri.testing import FakeRuntime
+from nri.trace.live import live_events
+from nri.ttrpc import Server, Service
+
+
+def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: str, *_: object) -> None:
+        raise RuntimeUnavailable(path, "Permission denied")
+
+    monkeypatch.setattr("nri.adaptation.admin.ask", closed)
+    with pytest.raises(ProgramUnreachable) as caught:
+        AdminClient("/run/admin.sock").ask("Plugins", {})
+    assert str(caught.value) == "cannot connect to /run/admin.sock: permission denied. Run it as root"
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
+        yield f"{folder}/admin.sock"
+
+
+def reason(path: str) -> tuple[str, type[Exception]]:
+    with pytest.raises(NriError) as caught:
+        AdminClient(path, 0.2).ask("Why", {"container": "c1"})
+    return str(caught.value), caught.type
+
+
+def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        told, kind = reason(path)
+        assert told.startswith(f"{path} does not answer") and kind is ProgramUnreachable
+    with Server(path, [Service("other", {})]):
+        told, kind = reason(path)
+        assert "is not an admin socket" in told and "--admin-socket" in told and kind is ProgramUnreachable
+
+
+def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_has_them(path: str) -> None:
+    told, kind = reason(path)
+    has = "only runtimes that are built on nri have an admin socket, where admin_socket is set; name another with"
+    assert (
+        told == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
+        and kind is ProgramUnreachable
+    )
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    told, kind = reason(path)
+    Path(f"{path}.txt").touch()
+    assert reason(f"{path}.txt")[0].endswith(": Connection refused: it is no socket; name another with --admin-socket")
+    ended = "Connection refused: nobody listens there any more; start the runtime that did, or name another with"
+    assert told == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
+
+
+def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -> None:
+    with FakeRuntime(admin_socket=path):
+        told, kind = reason(path)
+        assert told.endswith("try: nri pod ps") and kind is NriError
+
+
+def test_what_happens_now_is_read_from_it_and_its_failures_are_lines_too(path: str) -> None:
+    with pytest.raises(ProgramUnreachable, match="cannot connect to"), live_events(AdminClient(path)):
+        pass
+    with FakeRuntime(admin_socket=path), live_events(AdminClient(path)) as looking:
+        assert looking.summary()["events"] == 0

@@ -1,0 +1,133 @@
+"""Decisions without an agent: the form is that of the agent's own explanations, and every reason is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri.agent import offline
+from nri.agent.capabilities import Capability
+from nri.agent.settings import AgentSettings
+from nri.agent.settings.tables import RuleSettings
+from nri.config.settings import Loaded
+from nri.errors import ConfigError
+from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.rules import node_slo, node_topology
+
+POOLS = {
+    "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "2"}]'}}
+}
+SLO = {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}}
+NODE = Node(
+    cpus=node_topology.parse(POOLS), identity=node_slo.group_identity(SLO), gates=frozenset({"CPUSetAllocator"})
+)
+POD = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "web",
+        "namespace": "shop",
+        "labels": {"koordinator.sh/qosClass": "LS"},
+        "annotations": {"node.koordinator.sh/resctrl": "{}"},
+    },
+    "spec": {
+        "initContainers": [{"name": "first"}],
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}],
+    },
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> AgentSettings:
+    """Settings whose rules are the files of a folder."""
+    return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules", node_name="near"))
+
+
+def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
+    found = offline.explained(POD, AgentSettings(), NODE, {})
+    values = [(row["container"], row["field"], row["value"], row["reads"]) for row in found["values"]]
+    assert values == [(name, "cpuset.cpus", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
+    assert (found["namespace"], found["name"], found["writes"], found["errors"]) == ("shop", "web", [], [])
+
+
+def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> None:
+    told = ["node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)"]
+    assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == told
+    both = replace(NODE, gates=frozenset({"CPUSetAllocator", "Resctrl"}))
+    assert offline.explained(POD, AgentSettings(), both, {})["notes"] == []
+    asks = {**POD, "metadata": {"name": "web", "annotations": {"koordinator.sh/memoryQOS": "{}"}}}
+    (told,) = offline.explained(asks, AgentSettings(), both, {})["notes"]
+    assert told.startswith("koordinator.sh/memoryQOS: without effect, for CgroupReconcile is off")
+    on = AgentSettings(gates={"CgroupReconcile": True})
+    assert offline.explained(asks, on, both, {})["notes"] == []
+
+
+def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:
+    table = {"cpuset.cpus": Capability("cpuset.cpus", False, "", "no such file", "taskset", ())}
+    found = offline.explained(POD, AgentSettings(), NODE, table)
+    assert found["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
+    assert [row["supported_here"] for row in found["values"]] == [False, False]
+
+
+def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "b.json").write_text("{")
+    with pytest.raises(ConfigError) as caught:
+        offline.pods_of(str(tmp_path))
+    assert [error.source.partition(":")[0] for error in (caught.value, *caught.value.others)] == [
+        str(tmp_path / "a.yaml"),
+        str(tmp_path / "b.json"),
+    ]
+    with pytest.raises(ConfigError, match="there is no such file"):
+        offline.pods_of(str(tmp_path / "none.yaml"))
+
+
+def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSettings) -> None:
+    named = Loaded(settings, {"rules.path": "--rules"}, ())
+    assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
+    assert offline.missing_rules(Loaded(settings, {}, ())) is None
+    piped = AgentSettings(rules=RuleSettings(path=Path("-")))
+    error = offline.missing_rules(Loaded(piped, {"rules.path": "--rules"}, ()))
+    assert error is not None and error.suggestion == "give a file or a folder; it is watched, which a pipe cannot be"
+    settings.rules.path.mkdir()
+    assert offline.missing_rules(named) is None
+
+
+def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
+    assert [each.pod.get("metadata", {}).get("name") for each in offline.pods_of(str(path))] == ["a", None]
+
+
+def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
+    settings: AgentSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.rules.path.mkdir()
+    (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
+    assert len(offline.store_of(settings).problems()) == 1
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metadata: 5", "p.yaml:2: metadata: expected a table"),
+        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
+        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected text"),
+        ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list of tables"),
+        ("spec: {containers: [7]}", "p.yaml:2: spec.containers: expected a list of tables"),
+        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected text"),
+        ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list of tables"),
+        (
+            "spec: {containers: [{resources: {limits: {cpu: lots}}}]}",
+            "p.yaml:2: spec.containers[0].resources.limits.cpu: ",
+        ),
+    ],
+)
+def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"kind: Pod\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        offline.pods_of(str(path))
+    assert str(caught.value).startswith(f"{tmp_path}/{told}")

@@ -1,0 +1,98 @@
+"""The agent's program where it cannot start: one line with the next step."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.agent import program
+from nri.agent.agent import Agent
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
+from nri.config.settings import Loaded
+from nri.errors import ConfigError, NriError
+from nri.service.daemon import needs_extra
+
+
+@pytest.fixture(autouse=True)
+def quiet_root() -> Iterator[None]:
+    """The root logger as a new process has it; that and the handlers of signals as they were, afterwards."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    root.handlers.clear()
+    signals = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for each, handler in signals.items():
+        signal.signal(each, handler)
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
+    given = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
+    flags = {key: ("--set", value) for key, value in given.items()}
+    return [AGENT_SETTINGS.load("/dev/null", flags=flags, environment={})]
+
+
+def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NriError, match="needs root"):
+        program.run(loaded(tmp_path, root="/"))
+
+
+def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        needs_extra("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"), "agent")
+
+
+@pytest.mark.parametrize("absent", ["rules", "pods"])
+def test_a_file_that_is_not_there_is_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, absent: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise NriError("enough is seen")
+
+    monkeypatch.setattr("nri.agent.program.Agent", refused)
+    paths = {kind: tmp_path / kind for kind in ("rules", "pods")}
+    paths["rules" if absent == "pods" else "pods"].touch()
+    with pytest.raises(NriError):
+        program.run(loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == [f"there are no {absent} until there is {paths[absent]} ({absent}.path)"]
+
+
+def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "proc/77").mkdir(parents=True)
+    (tmp_path / "proc/77/comm").write_text("koordlet\n")
+    with pytest.raises(NriError, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
+        program.run(loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
+
+
+def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    more = {"nri.socket": f"{tmp_path}/none/nri.sock", "gates": {"BECPUSuppress": False, "CPUBurst": False}}
+    agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more)[0].settings)
+    agent.start()
+    try:
+        program.log_pending_parts(agent)
+    finally:
+        agent.stop()
+    told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It goes on trying; try: nri doctor"
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [told]
+
+
+def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NriError, match=r"the agent cannot start: .*file/agent.sock"):
+        program.run(
+            loaded(tmp_path, socket=f"{tmp_path}/file/agent.sock", modes=["nri"],
+                   gates={"BECPUSuppress": False, "CPUBurst": False}),
+        )  # fmt: skip
+
+
+def test_a_root_that_is_not_there_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"root: there is no folder {tmp_path}/none"):
+        program.run(loaded(tmp_path, root=str(tmp_path / "none")))

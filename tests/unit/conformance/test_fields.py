@@ -1,0 +1,87 @@
+"""The table of what a plugin may ask for is whole, and each case asks for something."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+
+from nri.api import messages as m
+from nri.conformance.fields import CASES, CGROUP_PARENT, FOLDER, SETTERS
+
+POD = m.PodSandbox(annotations={FOLDER: "/tmp/x", CGROUP_PARENT: "/kubepods/podx"})
+
+
+def set_fields(message: Message, path: str = "") -> set[str]:
+    found = set()
+    for field, value in message.ListFields():
+        below = f"{path}{field.name}"
+        found.add(below)
+        if isinstance(value, Message) and field.name in ("linux", "resources", "hooks", "memory", "cpu", "rdt"):
+            found |= set_fields(value, f"{below}.")
+    return found
+
+
+def test_every_field_of_an_adjustment_that_a_runtime_is_to_apply_has_a_case() -> None:
+    asked = {path for case in CASES.values() for path in set_fields(case.adjust(POD).message)}
+    known = {field.name for field in m.ContainerAdjustment.DESCRIPTOR.fields}
+    known |= {f"linux.{field.name}" for field in m.LinuxContainerAdjustment.DESCRIPTOR.fields}
+    known |= {f"hooks.{field.name}" for field in m.Hooks.DESCRIPTOR.fields}
+    assert known - asked == set()
+
+
+def test_updates_have_a_file_for_each_version_of_cgroups() -> None:
+    assert all(each.v1_file and each.v2_file and each.text for each in SETTERS.values())
+
+
+class Own:
+    """This process as a container, which prints what it is told to."""
+
+    id, pid, dir = "c", os.getpid(), Path("/nonexistent")
+
+    def __init__(self, said: str = "") -> None:
+        self.said = said
+
+    def exec(self, *command: str) -> str:
+        return self.said
+
+    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
+        return "5 6"
+
+    def spec(self, *path: str) -> Any:
+        return {"resources": {}}.get(path[0]) if path[0] != "linux" else [{"major": 1, "minor": 11, "access": "r"}]
+
+    def remove(self) -> None:
+        self.said = "removed"
+
+
+def test_effects_are_read_from_what_a_container_shows() -> None:
+    read = {name: case.read for name, case in CASES.items()}
+    assert (read["env"](Own("A=1\nADDED=yes\nodd")), read["env"](Own())) == ("yes", "none")
+    assert len(read["rlimit"](Own()).split()) == 2
+    assert (read["device"](Own()), read["mount-tmpfs"](Own())) == ("none", "none")
+    assert read["mount-remove"](Own()) in ("none", "mqueue rw")
+    assert read["namespace-remove"](Own()) == "host"
+    assert read["device-rule"](Own()) == "['r']"
+    assert read["cpu-quota"](Own()) == "5"
+    view = Own()
+    assert (read["hook-poststop"](view), view.said) == ("none", "removed")
+
+
+def test_a_process_is_read_for_its_devices_mounts_and_namespaces(tmp_path: Path) -> None:
+    (tmp_path / "root" / "dev").mkdir(parents=True)
+    (tmp_path / "root" / "dev" / "added").symlink_to("/dev/null")
+    (tmp_path / "mountinfo").write_text(
+        "20 1 0:5 / / rw - overlay none rw\n21 20 0:6 / /scratch rw,nosuid - tmpfs tmpfs rw,size=1024k\n"
+    )
+    (tmp_path / "ns").mkdir()
+    (tmp_path / "ns" / "ipc").symlink_to("ipc:[1]")
+    view: Any = Own()
+    view.pid = f"../{tmp_path}"  # its files below /proc
+    read = {name: case.read for name, case in CASES.items()}
+    assert read["device"](view) == "1:3 " + stat.filemode(os.stat("/dev/null").st_mode)
+    assert read["mount-tmpfs"](view) == "tmpfs rw"
+    assert read["namespace-remove"](view) == "own"

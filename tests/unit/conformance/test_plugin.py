@@ -1,0 +1,114 @@
+"""Plugins as programs: one that does all that it should, and one that does much wrong; each is told so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.conformance import plugin as program
+from nri.conformance.plugin import candidate, examine
+from nri.errors import NriError
+
+pytestmark = pytest.mark.timeout(180)
+GOOD = """
+import nri
+class Good(nri.Plugin):
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("POD_NAME", pod.name)
+    def validate_container_adjustment(self, request):
+        pass
+"""
+BAD = f"""#!{sys.executable}
+import os, signal, time
+import nri
+class Bad(nri.Plugin):
+    def create_container(self, pod, container):
+        if not container.args:
+            os._exit(3)
+        return nri.Adjustment().add_env("N", str(time.monotonic())), [nri.Update("nope").set_cpu_shares(5)]
+    def start_container(self, pod, container):
+        time.sleep(3.0)
+    def update_container(self, pod, container, resources):
+        raise nri.Reject("not this one")
+    def remove_pod_sandbox(self, pod):
+        raise KeyError(pod.id)
+    def closed(self):
+        time.sleep(100)
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Bad.main()
+"""
+
+
+def judged(words: list[str], timeout_s: float) -> dict[str, tuple[str, str]]:
+    report = examine(candidate(words, None, timeout_s), lambda _: None)
+    return {row.name: (row.outcome, row.note) for section in report.sections for row in section.rows}
+
+
+def test_a_good_plugin_has_nothing_wrong(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(GOOD)
+    found = judged([str(tmp_path / "good.py")], 10.0)
+    assert {outcome for outcome, _ in found.values()} == {"ok"}, found
+    assert found["the runtime goes away"][1] == "it ends"
+
+
+def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "ENDS_S", 0.5)  # it never ends
+    bad = tmp_path / "10-bad"
+    bad.write_text(BAD)
+    bad.chmod(0o755)
+    found = judged([str(bad)], 2.0)  # for the answer to Configure as well, on a busy machine
+    assert found["takes part"][0] == "ok"
+    assert found["StartContainer"] == ("wrong", "StartContainer: no answer in time")
+    assert found["UpdateContainer"][0] == "refuses"
+    assert "nothing can be refused there" in found["RemovePodSandbox"][1]
+    assert found["the same question gets the same answer"][0] == "differs"
+    assert "1 update of a container that is not there" in found["it asks only for containers that there are"][1]
+    assert "its connection has ended" in found["a pod and a container with nothing but ids"][1]
+    assert found["the runtime goes away"][0] == found["SIGTERM"][0] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["/nowhere"], "no program that can be run; name a file that may be executed"),
+        (["sh"], f"sh: no program that can be run; write its path: {shutil.which('sh')}"),
+        (["/nowhere.py"], "/nowhere.py: no program"),
+        (["/bin/true", "-x"], "write {socket}"),
+        (["/bin/true"], "never registered|ended"),
+        (["/bin/true", "{socket}"], "it has ended: start it by hand to see what it says"),
+    ],
+)
+def test_what_is_no_plugin_is_refused_in_words(words: list[str], says: str) -> None:
+    with pytest.raises(NriError, match=says):
+        examine(candidate(words, None, 1.0), lambda _: None)
+
+
+def test_the_last_words_of_a_program_that_never_registers_are_told(tmp_path: Path) -> None:
+    program = tmp_path / "10-sick"
+    program.write_text("#!/bin/sh\necho no libfoo.so here >&2\nexit 1\n")
+    program.chmod(0o755)
+    for words in ([str(program)], [str(program), "{socket}"]):
+        with pytest.raises(NriError, match=r"no libfoo\.so here"):
+            examine(candidate(words, None, 1.0), lambda _: None)
+
+
+def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(pid: int, _: int, kill: Any = os.kill) -> None:
+        kill(pid, signal.SIGKILL)
+        raise ProcessLookupError
+
+    (tmp_path / "good.py").write_text(GOOD)
+    monkeypatch.setattr(os, "kill", late)
+    assert judged([str(tmp_path / "good.py")], 10.0)["SIGTERM"] == ("ok", "it ends")
+
+
+def test_a_program_that_connects_by_itself_and_cannot_be_run_is_named() -> None:
+    with pytest.raises(NriError, match="/nowhere: cannot be run"):
+        examine(candidate(["/nowhere", "{socket}"], None, 1.0), lambda _: None)

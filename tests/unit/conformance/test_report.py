@@ -1,0 +1,100 @@
+"""What was found out, as tables, as JSON, as a page; and compared with what was found out before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.verbs.conformance import show_report
+from nri.conformance.report import Report, read_rows
+from nri.errors import ConfigError
+
+ATTACK = "<script>alert(1)</script>\x1b[31m"
+
+
+def report(outcome: str = "applied") -> Report:
+    made = Report("What it does", {"runtime": f"one {ATTACK}"})
+    first = made.section("Fields")
+    first.add("add_env", outcome, "inside")
+    first.add(ATTACK, "ignored", "", ATTACK)
+    made.section("Nothing")
+    return made
+
+
+def test_a_table_has_all_rows_and_no_bytes_of_others_that_act(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(Output(Settings()), report())
+    said = capsys.readouterr().out
+    assert "add_env" in said and "inside" in said and "\x1b" not in said
+    assert "Nothing" not in said, "a section without rows says nothing"
+
+
+def test_a_page_shows_texts_of_others_as_text_and_runs_nothing() -> None:
+    text = report().html().decode()
+    assert "<script" not in text and "&lt;script&gt;" in text
+    assert "default-src 'none'" in text and 'class="good">applied' in text and 'class="bad">ignored' in text
+
+
+def test_what_differs_from_before_is_named_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(report().to_json()))
+    before = read_rows(str(file))
+    assert report().differences(before) == []
+    now = report("ignored")
+    now.section("More").add("new", "yes")
+    assert now.differences(before) == [
+        "Fields: add_env: before applied; now ignored",
+        "More: new: before not there; now yes",
+    ]
+
+
+def test_a_reason_that_is_another_one_in_each_run_is_no_difference() -> None:
+    before = {("Fields", "add_env"): "refused: container 1a2b", ("Fields", ATTACK[:-5] + r"\x1b[31m"): "ignored"}
+    assert report("refused: container 3c4d").differences(before) == []
+    assert report("applied").differences(before) == ["Fields: add_env: before refused: container 1a2b; now applied"]
+
+
+def test_an_outcome_that_begins_badly_is_shown_so_whatever_follows() -> None:
+    assert 'class="bad">no, but A, B' in report("no, but A, B").html().decode()
+    assert 'class="bad">refused</td><td>inside</td><td>it</td>' in report("refused: it").html().decode()
+
+
+def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = Report("What it does")
+    made.section("Events").add("StartContainer", "yes")
+    more = made.section("Adjustments")
+    more.add("set_rdt_class", "refused: no such class", "OCI spec", "once")
+    more.add("add_env", "applied", "inside")
+    show_report(Output(Settings()), made)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "Events",
+        "WHAT            OUTCOME",
+        "StartContainer  yes",
+        "",
+        "Adjustments",
+        "WHAT           OUTCOME  READ FROM  NOTE",
+        "set_rdt_class  refused  OCI spec   no such class; once",
+        "add_env        applied  inside     -",
+    ]
+    page = made.html().decode()
+    assert '<th scope="col">Outcome</th></tr>' in page, "of events there is nothing else to say"
+    assert "<td>OCI spec</td><td>no such class; once</td>" in page
+
+
+def test_the_page_is_as_dark_as_its_colours() -> None:
+    assert ":root{color-scheme:light dark}" in report().html().decode()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"sections": [{"title": 1}]}', '{"sections": 3}'])
+def test_a_file_that_is_no_report_is_named_with_the_next_step(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"other\.json"):
+        read_rows(str(file))
+    with pytest.raises(ConfigError, match="nowhere"):
+        read_rows(str(tmp_path / "nowhere"))

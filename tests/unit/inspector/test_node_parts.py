@@ -1,0 +1,93 @@
+"""What else runs on a node, as the page of `nri inspect` asks it: a runtime, a tree of cgroups, an agent, placement."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation.admin_client import AdminClient
+from nri.errors import NriError
+from nri.inspector.node_parts import NodeParts
+from nri.service.http import Server, text_answer
+from nri.testing import FakeRuntime
+from tests.support.inspected import Inspected
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def node() -> Iterator[Inspected]:
+    with tempfile.TemporaryDirectory(prefix="nri-beside-", dir="/tmp") as folder, Inspected(Path(folder), "") as made:
+        yield made
+
+
+def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
+    client = AdminClient(str(folder / "admin.sock"))
+    return NodeParts(client, str(folder / "nri.sock"), str(folder / agent), str(folder), str(folder / "root"))
+
+
+def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> None:
+    node.work()
+    with beside(node.folder) as made:
+        view = made.views()["drift"]
+
+        def seen() -> object:
+            return (view("") or {})["now"]
+
+        wait_for(seen, "the container's limit is looked at")
+        found = view("") or {}
+        (row,) = found["now"]
+        assert (row["subject"], row["knob"], row["set_by"], row["found"]) == (
+            "shop/web/app", "memory.limit", "10-sets", 70 << 20)  # fmt: skip
+        assert found["changes"] == [row] and found["looked_at"] == 1
+        limit = next((node.root / "sys/fs/cgroup/memory").rglob("memory.limit_in_bytes"))
+        limit.write_text(f"{64 << 20}\n")
+        wait_for(lambda: not seen(), "it is back")
+        assert [change["found"] for change in (view("") or {})["changes"]] == [None, 70 << 20]
+
+
+def test_a_runtime_that_is_gone_is_told_and_joined_again_when_it_is_back(node: Inspected) -> None:
+    with beside(node.folder) as made:
+        view = made.views()["drift"]
+
+        def fails() -> bool:
+            try:
+                view("")
+            except NriError:
+                return True
+            return False
+
+        assert not fails()
+        node.runtime.close()
+        wait_for(fails, "its end")
+        with FakeRuntime(socket_path=str(node.folder / "nri.sock"), disable_connections=False):
+            wait_for(lambda: not fails(), "the plugin joins anew")
+
+
+def test_the_agent_tells_its_pods_and_of_one_what_it_decided(node: Inspected) -> None:
+    view = beside(node.folder).views()["agent"]
+    assert [pod["key"] for pod in (view("") or {})["pods"]] == ["u1"]
+    assert (view("u1") or {})["values"][0]["hook"] == "cpu-normalization"
+    assert view("u2") is None
+
+
+def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
+    with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
+        with pytest.raises(NriError, match="not as an agent does"):
+            beside(tmp_path).views()["agent"]("")
+
+
+def test_placement_has_the_containers_on_each_cpu(node: Inspected) -> None:
+    found = beside(node.folder).views()["placement"]("") or {}
+    assert found["policy"] == "topology-aware" and len(found["machine"]["packages"]) == 2
+    assert ["default/app/app"] in found["users"].values()
+
+
+def test_what_does_not_run_here_is_not_there(tmp_path: Path) -> None:
+    views = beside(tmp_path).views()
+    assert (views["agent"](""), views["placement"]("")) == (None, None)
+    with pytest.raises(NriError):
+        views["drift"]("")

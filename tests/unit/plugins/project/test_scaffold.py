@@ -1,0 +1,52 @@
+"""A plugin's project made of templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.errors import ConfigError, NriError
+from nri.plugins.project.scaffold import FILES, TEMPLATES, fill, names_of, scaffold
+
+
+def test_every_template_is_used() -> None:
+    assert {str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.txt")} == set(FILES)
+
+
+def test_a_plugins_name_gives_all_others() -> None:
+    names = names_of("pod-name", "30")
+    assert (names["name"], names["module"], names["class"], names["Name"]) == (
+        "pod-name",
+        "pod_name",
+        "PodName",
+        "Pod name",
+    )
+    assert names["idx"] == "30"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Pod", "cannot be a plugin's name"),
+        ("class", "is a word of Python itself"),
+        ("json", "json.py would hide the module json"),
+        ("nri", "nri.py would hide the module nri"),
+    ],
+)
+def test_a_name_that_would_not_work_is_wrong_usage(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        names_of(name, "10")
+    assert reason in str(caught.value)
+
+
+def test_a_word_that_only_looks_like_a_marker_stays() -> None:
+    assert fill("@name@ is in @system-service and @other@", {"name": "a"}) == "a is in @system-service and @other@"
+
+
+def test_files_are_written_below_the_folder_and_named(tmp_path: Path) -> None:
+    made = scaffold(tmp_path / "new", "pod-name", "30")
+    assert len(made) == len(FILES) + 1, "the wheel of nri comes along"
+    assert all(Path(path).is_file() for path in made)
+    with pytest.raises(NriError, match="there is something already"):
+        scaffold(tmp_path / "new", "pod-name", "30")

@@ -1,0 +1,79 @@
+"""The wheel that `nri new` puts into a project: what is in it, and what its version says."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.errors import NriError
+from nri.plugins.project import wheel as module
+from nri.plugins.project.wheel import Wheel, own_wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return own_wheel(tmp_path_factory.mktemp("wheels"))
+
+
+def test_it_holds_every_file_of_the_package_and_no_compiled_one(wheel: Wheel) -> None:
+    root = Path(nri.__file__).parent
+    sources = {path.relative_to(root.parent).as_posix() for path in root.rglob("*.py")}
+    names = {name for name in zipfile.ZipFile(wheel.path).namelist() if name.startswith("nri/")}
+    assert sources <= names
+    assert "nri/py.typed" in names
+    assert "nri/plugins/project/templates/Containerfile.txt" in names
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".so", ".pyc"))]
+
+
+def test_the_same_files_make_the_same_wheel(wheel: Wheel, tmp_path: Path) -> None:
+    again = own_wheel(tmp_path / "made")
+    assert (again.version, again.sha256) == (wheel.version, wheel.sha256)
+    assert hashlib.sha256(wheel.path.read_bytes()).hexdigest() == wheel.sha256
+
+
+def test_its_metadata_are_those_of_the_installation_but_for_the_version(wheel: Wheel) -> None:
+    info = f"nri-{wheel.version}.dist-info"
+    archive = zipfile.ZipFile(wheel.path)
+    about = archive.read(f"{info}/METADATA").decode()
+    own = metadata.distribution("nri")
+    assert about == (own.read_text("METADATA") or "").replace(f"Version: {own.version}", f"Version: {wheel.version}", 1)
+    assert "nri = nri.cli.entry:start" in archive.read(f"{info}/entry_points.txt").decode()
+    assert f"{info}/licenses/LICENSE" in archive.namelist()
+    assert b"Tag: py3-none-any" in archive.read(f"{info}/WHEEL")
+
+
+def test_its_record_names_every_file_with_its_hash(wheel: Wheel) -> None:
+    archive = zipfile.ZipFile(wheel.path)
+    rows = list(csv.reader(io.StringIO(archive.read(f"nri-{wheel.version}.dist-info/RECORD").decode())))
+    assert {row[0] for row in rows} == set(archive.namelist())
+    for name, digest, size in rows[:-1]:
+        data = archive.read(name)
+        made = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        assert (f"sha256={made}", str(len(data))) == (digest, size)
+    assert rows[-1][1:] == ["", ""]
+
+
+def test_the_version_changes_with_the_content_and_a_label_does_not_pile_up() -> None:
+    one = module.labelled("0.1.0", {"a": b"1"})
+    assert one.startswith("0.1.0+local.s")
+    assert module.labelled(one, {"a": b"1"}) == one
+    assert module.labelled("0.1.0", {"a": b"2"}) != one
+    assert module.labelled("0.1.0+debian1", {"a": b"1"}).startswith("0.1.0+debian1.local.s")
+
+
+def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module.metadata, "distribution", missing)
+    with pytest.raises(NriError, match=r"not installed, so no project can name it\. First: pip install "):
+        own_wheel(tmp_path / "wheels")
+    assert not (tmp_path / "wheels").exists()

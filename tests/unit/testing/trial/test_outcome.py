@@ -1,0 +1,49 @@
+"""The outcome of a trial: what it weighs, and its form for programs."""
+
+from __future__ import annotations
+
+from nri.adaptation.audit.shadow import ShadowReport
+from nri.errors import PluginError, Reject, RpcError
+from nri.testing.trial.outcome import MissingAnswer, Outcome, PodResult, Result
+
+
+def test_a_refusal_weighs_more_than_a_failure() -> None:
+    outcome, result = Outcome([]), Result("id", "app")
+    failure, refusal = PluginError("10-a", "broken"), PluginError("10-a", "no")
+    refusal.__cause__ = RpcError(7, "no")
+    outcome.refuse(result, failure)
+    assert (result.failed, outcome.failed, outcome.refused) == (str(failure), True, False)
+    for error in (refusal, Reject("no"), failure):
+        outcome.refuse(result, error)
+        assert outcome.refused
+
+
+def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_none() -> None:
+    outcome, result = Outcome([]), Result("id", "app")
+    outcome.miss(result, [])
+    assert (outcome.failed, result.unchanged) == (False, True)
+    outcome.miss(result, [MissingAnswer("10-a", "CreateContainer", "no answer")])
+    assert (outcome.failed, result.unchanged) == (True, False)
+
+
+def test_an_outcome_is_a_table_of_json() -> None:
+    shadow = ShadowReport("20-b", "CreateContainer", "shop/web", "app", [], [], [], "broken")
+    result = Result(
+        "id", "app", [], [("other", "too big")], [MissingAnswer("10-a", "E", "late")], [shadow], [("10-a", "E")], "no"
+    )
+    outcome = Outcome(["10-a"], [PodResult(Result("p", "shop/web"), [result])])
+    found = outcome.to_json()
+    (pod,) = found["pods"]
+    (container,) = pod.pop("containers")
+    assert found["plugins"] == ["10-a"]
+    assert pod == {"pod": "shop/web", "unanswered": [], "shadows": [], "left_out": [], "failed": ""}
+    assert container == {
+        "id": "id",
+        "name": "app",
+        "steps": [],
+        "evictions": [{"container": "other", "reason": "too big"}],
+        "unanswered": [{"plugin": "10-a", "event": "E", "reason": "late"}],
+        "shadows": [shadow.to_json()],
+        "left_out": [{"plugin": "10-a", "event": "E"}],
+        "failed": "no",
+    }

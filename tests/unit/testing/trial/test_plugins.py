@@ -1,0 +1,81 @@
+"""The plugins of a trial as the command line names them: index, configuration, program or Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.errors import ConfigError
+from nri.testing.trial.plugins import TrialPlugin, name_in, shared_indices, trial_plugins
+
+
+def test_the_index_is_the_one_given_or_in_the_files_name_or_the_place() -> None:
+    found = trial_plugins(["40=a.py", "70-late.py", "b.py:Pin"], [])
+    assert [(one.index, one.target) for one in found] == [("40", "a.py"), ("70", "70-late.py"), ("30", "b.py:Pin")]
+
+
+@pytest.mark.parametrize(
+    ("targets", "indices"),
+    [
+        (["a.py", "10=b.py"], ["11", "10"]),
+        (["30=a.py", "b.py", "c.py"], ["30", "20", "31"]),
+        (["99=a.py", *["b.py"] * 9, "98=c.py"], ["99", "18", "27", "36", "45", "54", "63", "72", "81", "90", "98"]),
+    ],
+)
+def test_a_plugin_without_an_index_never_gets_that_of_another(targets: list[str], indices: list[str]) -> None:
+    assert [one.index for one in trial_plugins(targets, [])] == indices
+
+
+def test_a_hundred_plugins_have_an_index_each_and_one_more_has_none() -> None:
+    assert len({one.index for one in trial_plugins(["a.py"] * 100, [])}) == 100
+    with pytest.raises(ConfigError, match="there are only 100 indices"):
+        trial_plugins(["a.py"] * 101, [])
+
+
+@pytest.mark.parametrize(("target", "index"), [("5=a.py", "5"), ("100=a.py", "100")])
+def test_an_index_that_is_not_two_digits_is_no_part_of_a_file_name(target: str, index: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        trial_plugins([target], [])
+    assert str(caught.value) == f'{target}: invalid plugin index "{index}", must be 2 digits: write NN=a.py'
+
+
+def test_plugins_that_share_an_index_are_named() -> None:
+    shared = shared_indices(trial_plugins(["10=a.py", "10-b", "20=c.py"], []))
+    assert shared == ["a.py and 10-b have index 10 in common: no runtime says which of them comes first"]
+
+
+def test_a_configuration_goes_to_the_plugin_of_its_index(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("x: 1\n")
+    found = trial_plugins(["a.py", "b.py"], [f"20={tmp_path}/c.yaml"])
+    assert [one.config_text for one in found] == ["", "x: 1\n"]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ("c.yaml", "expected the index of a plugin"),
+        ("99={}", "no plugin has this index. There are: 10, 20, 20"),
+        ("20={}", "more than one plugin has this index"),
+    ],
+)
+def test_a_configuration_without_its_plugin_is_wrong_usage(tmp_path: Path, config: str, reason: str) -> None:
+    (tmp_path / "c.yaml").touch()
+    with pytest.raises(ConfigError, match=reason):
+        trial_plugins(["a.py", "20=b.py", "20=c.py"], [config.format(tmp_path / "c.yaml")])
+
+
+def test_a_program_is_told_from_python(tmp_path: Path) -> None:
+    program, script = tmp_path / "10-a", tmp_path / "a.py"
+    for path in (program, script):
+        path.touch(mode=0o755)
+    assert TrialPlugin("10", str(program)).is_program
+    assert not TrialPlugin("10", str(script)).is_program
+    assert not TrialPlugin("10", "module:Class").is_program
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("x/10-a.py:Class", "a"), ("10-device-injector", "device-injector"), ("a.py", None)]
+)
+def test_the_name_is_taken_from_a_file_name_with_an_index(target: str, name: str | None) -> None:
+    assert name_in(target) == name

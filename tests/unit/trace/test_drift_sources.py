@@ -1,0 +1,79 @@
+"""What was given to containers, and by whom: as a plugin, from an agent, from a runtime's admin socket."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation.admin_client import AdminClient
+from nri.errors import NriError
+from nri.service.http import Server, json_answer
+from nri.trace.drift import Change, DesiredValue
+from nri.trace.drift_sources import Setters, row_of, sources
+from tests.support.inspected import Inspected
+from tests.support.waiting import wait_for
+
+WRITE = {
+    "target": "kubepods/podu1/c1",
+    "name": "memory.limit",
+    "wanted": "4096",
+    "outcome": "applied",
+    "container": "app",
+}
+GONE = {"key": "u2", "namespace": "", "name": "", "ended": True}
+POD = {"key": "u1", "namespace": "shop", "name": "web", "ended": False}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="nri-drift-", dir="/tmp") as made:
+        yield Path(made)
+
+
+def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(folder: Path) -> None:
+    def explain(given: object) -> object:
+        odd = [{**WRITE, "outcome": "refused"}, {**WRITE, "name": "nothing known"}]
+        return json_answer({"writes": [WRITE, *odd]} if given else {"pods": [POD, GONE]})
+
+    agent = str(folder / "own-agent.sock")
+    with Inspected(folder, "") as node, ExitStack() as stack:
+        stack.enter_context(contextlib.closing(Server({"/explain": explain}, path=agent)))  # type: ignore[dict-item]
+        node.work()
+        values = sources(stack, str(folder / "nri.sock"), agent)
+        wait_for(lambda: len(list(values())) == 2, "the container is known")
+        found = [(desired.subject, desired.name, desired.value, desired.source) for desired in values()]
+        assert found == [
+            ("shop/web/app", "memory.limit", 64 << 20, "runtime"),
+            ("shop/web/app", "memory.limit", 4096, "agent"),
+        ]
+
+
+def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: Path) -> None:
+    answers = {"/explain": lambda _: json_answer({"pods": []})}
+    with contextlib.closing(Server(answers, path=str(folder / "a.sock"))), ExitStack() as stack:
+        with pytest.raises(NriError):
+            sources(stack, str(folder / "none.sock"), str(folder / "a.sock"))
+    with contextlib.closing(Server({}, path=str(folder / "b.sock"))), ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("nri.trace.drift_sources.DEFAULT_SOCKET", str(folder / "none.sock"))
+            values = sources(stack, None, str(folder / "b.sock"))
+        with pytest.raises(NriError, match="not as an agent does"):
+            list(values())
+
+
+def test_who_set_a_value_is_the_plugin_if_the_runtime_knows_and_its_source_else(folder: Path) -> None:
+    change = Change(DesiredValue("shop/web/app", "/x/c1", "memory.limit", 64 << 20, "runtime"), 1, None, 0.0, 1.0, "")
+    unknown = change._replace(desired=change.desired._replace(cgroup="/x/c7"), found=None, after_s=1.0)
+    with Inspected(folder, "") as node:
+        node.work()
+        who = Setters(AdminClient(node.admin))
+        assert row_of(change, who)["set_by"] == "10-sets"
+        row = row_of(unknown, who)
+        assert (row["set_by"], row["by"], row["when"]) == ("runtime", "", "00:00:01 to 00:00:01")
+    who = Setters(AdminClient(str(folder / "none.sock")))
+    assert [who.of(change), who.of(change)] == ["runtime", "runtime"]
