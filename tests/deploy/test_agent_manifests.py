@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.agent.profiles.rubik.profile import SERVICES
-from nri.agent.profiles.rubik.services import evict
+from nri.agent.rubik.profile import SERVICES
+from nri.agent.rubik.services import evict
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.policies.koordinator.loops.evict import FEATURES
 from tests.deploy import kubernetes

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nri.agent.rubik.decisions import cpi, dyn_cache, evict, quota_turbo
+from nri.agent.rubik.decisions.dyn_memory import MemoryHigh
+from nri.agent.rubik.decisions.node import Ticks, share
+from nri.agent.rubik.decisions.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.policies.formulas import MIN_QUOTA_US, quota_us
-from nri.policies.rubik import cpi, dyn_cache, evict, quota_turbo
-from nri.policies.rubik.dyn_memory import MemoryHigh
-from nri.policies.rubik.node import Ticks, share
-from nri.policies.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from tests.support.rubik_world import RubikWorld, pod
 
 PERIOD = 100_000

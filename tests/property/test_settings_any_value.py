@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.rubik.decisions.settings import FEATURES, services
+from nri.agent.rubik.decisions.settings import read as read_file
 from nri.agent.settings import AgentSettings
 from nri.config import Source, read
 from nri.config.typed import fields_of, is_plain
 from nri.engine.config.values import EngineConfig
 from nri.errors import ConfigError
-from nri.policies.placement.balloons.options import Options as BalloonsOptions
-from nri.policies.placement.topology_aware.options import Options as TopologyAwareOptions
-from nri.policies.rubik.settings import FEATURES, services
-from nri.policies.rubik.settings import read as read_file
+from nri.placement.balloons.options import Options as BalloonsOptions
+from nri.placement.topology_aware.options import Options as TopologyAwareOptions
 from nri.proxy.settings import ProxySettings
 
 SHARES = {"low": 20, "mid": 30, "high": 50}

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.profiles.rubik.services import counting
+from nri.agent.rubik.decisions import cpi, dyn_cache, evict
+from nri.agent.rubik.services import counting
 from nri.host import Unsupported
 from nri.host.perf import Event
-from nri.policies.rubik import cpi, dyn_cache, evict
 from tests.rubik_cases.limits import resctrl_files
 from tests.rubik_cases.world import CaseWorld, Json
 from tests.support.http_server import HttpServer, body

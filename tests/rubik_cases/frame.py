@@ -10,9 +10,11 @@ from typing import Any, Final
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
-from nri.agent.profiles.rubik.configuration import Services, read_settings
-from nri.agent.profiles.rubik.pods import OFFLINE, class_of, pod_of
-from nri.agent.profiles.rubik.services.service import Service
+from nri.agent.rubik.configuration import Services, read_settings
+from nri.agent.rubik.decisions import settings
+from nri.agent.rubik.decisions.pods import Pod
+from nri.agent.rubik.pods import OFFLINE, class_of, pod_of
+from nri.agent.rubik.services.service import Service
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.config import Source
@@ -23,8 +25,6 @@ from nri.host.cgroups.drivers import Driver
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
 from nri.policies.contexts import PodContext
-from nri.policies.rubik import settings
-from nri.policies.rubik.pods import Pod
 from tests.rubik_cases.world import CaseWorld, Json
 
 __all__ = ["CONFIGS", "STAGES"]

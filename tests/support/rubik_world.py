@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nri.agent.profiles.rubik import PROFILE
-from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.rubik import PROFILE
+from nri.agent.rubik.configuration import KIND
+from nri.agent.rubik.decisions.pods import PREEMPTIBLE
 from nri.agent.settings.values import AgentSettings, LoopSettings, PodSettings
 from nri.host import Root
 from nri.policies.formulas import quota_us
-from nri.policies.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
 

@@ -1,0 +1,138 @@
+"""Values that pods and containers have from their creation on, as hooks, so that none runs without them.
+
+Rules: a hook is named as its service, is on with it, and asks the same decision as it. Values for which a
+runtime has a word go to it, the rest is written before a container's first instruction. The service reports what cannot
+be done: it looks at all pods, and carries out later changes. Next: `nri.agent.rubik.services`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from nri.agent.rubik.configuration import Node
+from nri.agent.rubik.decisions import io_cost, io_limit, preemption, quota_burst
+from nri.agent.rubik.decisions.pods import PREEMPTIBLE
+from nri.agent.rubik.decisions.quota_burst import Quota
+from nri.agent.rubik.pods import OFFLINE, class_of
+from nri.host import Hierarchies, Root, Unsupported, detect, probe, read_topology
+from nri.kube.quantity import CPU_PERIOD_US
+from nri.policies.changes import Changes, Decision, Setting
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.formulas import UNLIMITED
+from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
+
+__all__ = ["HOOKS", "Kernel"]
+
+#: For how many seconds a knob that was not there is not looked for: on cgroup v2 it may come with the first pod.
+_ABSENT_S: Final = 10.0
+_BURST: Final = "cpu.cfs_burst"
+_NOTHING: Final = Decision()
+
+
+class Kernel:
+    """The knobs and the processors of a machine.
+
+    Args:
+        root: the machine.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
+        self._root, self._now = root, now
+        self._hierarchies: Hierarchies | None = None
+        #: Why a knob is not there, and until when that is believed.
+        self._lacking: dict[str, tuple[str, float]] = {}
+        self._found: set[str] = set()
+        self._cpus = 0
+
+    def lacks(self, knob: str) -> str:
+        """Why there is not a knob; "" if there is."""
+        if knob in self._found:
+            return ""
+        reason, until = self._lacking.get(knob, ("", 0.0))
+        if reason and self._now() < until:
+            return reason
+        if self._hierarchies is None or self._hierarchies.mode == "none":
+            self._hierarchies = detect(self._root)
+        found = probe(self._hierarchies, knob)
+        if isinstance(found, Unsupported):
+            self._lacking[knob] = found.reason, self._now() + _ABSENT_S
+            return found.reason
+        self._found.add(knob)
+        return ""
+
+    def writeback(self) -> bool:
+        """Whether it was started so that pages which are written later count for the pod that wrote them."""
+        return io_cost.supported(self._root.find("/proc/cmdline") or "")
+
+    def cpus(self) -> int:
+        """How many processors there are; they are counted once."""
+        if not self._cpus:
+            self._cpus = len(read_topology(self._root).cpus)
+        return self._cpus
+
+
+def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
+    """The levels of an offline pod or container, or what does the same here."""
+    pod = context if isinstance(context, PodContext) else context.pod
+    if class_of(pod) != OFFLINE or (isinstance(context, ContainerContext) and context.sandbox):
+        return _NOTHING
+    resources = node.services["preemption"].resource
+    knobs = preemption.values(resources, node.has, pod=isinstance(context, PodContext))
+    return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
+
+
+def _burst(context: ContainerContext, node: Node) -> Decision:
+    """The burst that a container's pod asks for, by the quota that it is created with."""
+    asked = context.resources or Resources()
+    quota = Quota(asked.cfs_quota or UNLIMITED, asked.cfs_period or CPU_PERIOD_US, 0)
+    try:
+        burst = quota_burst.burst_of(context.pod.annotations)
+    except ValueError:
+        return _NOTHING
+    if not burst or context.sandbox or quota_burst.refusal(burst, quota, node.cpus()) or not node.has(_BURST):
+        return _NOTHING
+    return Decision(Changes({_BURST: burst}), f"annotation {quota_burst.ANNOTATION}")
+
+
+def _io_limit(context: ContainerContext, node: Node) -> Decision:
+    """The limits by disk that a container's pod asks for."""
+    try:
+        limits = io_limit.disk_limits(io_limit.parse(context.pod.annotations), node.disk).limits
+    except ValueError:
+        return _NOTHING
+    wanted: dict[str, Setting] = {}
+    for knob, devices in limits.items():
+        some = {disk: limit for disk, limit in devices.items() if limit != UNLIMITED}
+        if some and not context.sandbox and node.has(knob):
+            wanted[knob] = some
+    return Decision(Changes(wanted), f"annotation {io_limit.ANNOTATION}") if wanted else _NOTHING
+
+
+def _weight(context: PodContext, node: Node) -> Decision:
+    """The weight of a pod by its class, where the kernel has cost models."""
+    if not (node.has(io_cost.MODEL) and node.has(io_cost.QOS)):
+        return _NOTHING
+    knob = next(filter(node.has, io_cost.WEIGHTS), "")
+    if not knob or (knob == io_cost.WEIGHTS[0] and not node.writeback()):
+        return _NOTHING
+    weight = io_cost.weight(offline=class_of(context) == OFFLINE)
+    return Decision(Changes({knob: weight}), "online 1000, offline 10")
+
+
+def _memory(context: PodContext, node: Node) -> Decision:
+    """The limit of an offline pod as it is now; none before the service has found out."""
+    found = node.in_force.get("dynMemory", {}) if class_of(context) == OFFLINE else {}
+    wanted: dict[str, Setting] = {knob: value for knob, value in found.items() if node.has(knob)}
+    return Decision(Changes(wanted), "that of all offline pods now") if wanted else _NOTHING
+
+
+HOOKS: Final = (
+    Hook("preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}),
+    Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst}),
+    Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit}),
+    Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight}),
+    Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory}),
+)

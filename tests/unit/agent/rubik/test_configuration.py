@@ -1,0 +1,158 @@
+"""rubik's file as settings of the agent and as a document: what it sets, what it refuses, and what it only says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.rubik.configuration import KIND, Node, Services, asked
+from nri.agent.rubik.profile import PROFILE
+from nri.agent.rules.files import FileRules
+from nri.agent.rules.store import RuleStore
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
+from nri.agent.settings.values import RuleSettings
+from nri.config.complaint import apart
+from nri.config.settings import Loaded
+from nri.errors import ConfigError
+
+TURBO, PSI = {"quotaTurbo": {"highWaterMark": 50}}, {"psi": {"resource": ["cpu"]}}
+
+
+def text(agent: dict[str, Any] | None = None, **blocks: Any) -> str:
+    return json.dumps({"agent": {"enabledFeatures": list(blocks), **(agent or {})}, **blocks}, indent=1)
+
+
+def loaded(folder: Path, content: str, name: str = "config.json") -> Loaded[AgentSettings]:
+    file = folder / name
+    file.write_text(content)
+    return AGENT_SETTINGS.load(file, environment={})
+
+
+@pytest.mark.parametrize("name", ["config.json", "config"])
+def test_a_file_of_rubiks_is_the_settings_of_an_agent_over_nri(tmp_path: Path, name: str) -> None:
+    agent = {"informerType": "nri", "cgroupDriver": "systemd", "logLevel": "stack", "cgroupRoot": "/host/sys/fs/cgroup"}
+    settings = loaded(tmp_path, text(agent, **TURBO, **PSI), name).settings
+    assert (settings.profile, settings.modes, settings.pods.source) == ("rubik", ("nri", "standalone"), "nri")
+    assert (settings.standalone.cgroup_driver, settings.log_level, str(settings.root)) == ("systemd", "debug", "/host")
+    assert settings.rules.path == tmp_path / name
+    assert settings.gates == {"quotaTurbo": True, "psi": True}
+
+
+def test_by_default_pods_come_from_the_apiserver_of_the_node_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUBIK_NODE_NAME", "n1")
+    settings = loaded(tmp_path, text()).settings
+    assert (settings.modes, settings.pods.source, settings.rules.node_name) == (("standalone",), "apiserver", "n1")
+
+
+def test_flags_and_later_files_override_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text(**PSI))
+    (tmp_path / "more.toml").write_text('modes = ["nri"]\npreview = ["psi"]\n')
+    settings = AGENT_SETTINGS.load(tmp_path / "config.json", tmp_path / "more.toml", environment={}).settings
+    assert (settings.profile, settings.modes, settings.preview) == ("rubik", ("nri",), ("psi",))
+
+
+@pytest.mark.parametrize("content", ["{", '{"modes": ["nri"]}', "[]"])
+def test_what_is_no_file_of_rubiks_is_read_as_the_agents(tmp_path: Path, content: str) -> None:
+    if content.endswith("}"):
+        assert loaded(tmp_path, content).settings == AgentSettings(modes=("nri",))
+    else:
+        with pytest.raises(ConfigError):
+            loaded(tmp_path, content)
+
+
+def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: Path) -> None:
+    content = text(
+        {"logSize": 3}, quotaTurbo={"highWaterMark": 90}, psi={"interval": 100, "avg10threshold": 500}, nump={}
+    )
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, content)
+    found = list(map(str, apart(caught.value)))
+    for words in (
+        "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
+        "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
+        "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
+    ):  # fmt: skip
+        assert sum(words in each and str(tmp_path / "config.json") in each for each in found) == 1, words
+
+
+def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> None:
+    notes = loaded(tmp_path, text({"logDriver": "file", "cgroupRoot": "/cgroup"})).notes
+    assert [each.partition(": ")[2].partition(":")[0] for each in notes] == ["agent.logDriver", "agent.cgroupRoot"]
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
+
+def store_of(folder: Path, content: str) -> tuple[RuleStore, FileRules]:
+    (folder / "config.json").write_text(content)
+    settings = AgentSettings(
+        profile="rubik", gates={"quotaTurbo": True}, rules=RuleSettings(path=folder / "config.json")
+    )
+    store = RuleStore(PROFILE.node(settings, None), PROFILE.kinds, log=False)  # type: ignore[arg-type]  # not looked at
+    source = FileRules(settings, store)
+    source.look()
+    return store, source
+
+
+def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
+    store, source = store_of(tmp_path, text(**TURBO))
+    assert store.node.services["quotaTurbo"].highWaterMark == 50
+    (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 40}) + " ")
+    source.look()
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
+    (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 400}) + "  ")
+    source.look()
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
+    (problem,) = store.problems()
+    assert problem.error.startswith("quotaTurbo.highWaterMark: expected a whole number from 0 to 99, not 400")
+    assert problem.source == f"{tmp_path / 'config.json'}:8"
+
+
+def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
+    store, _ = store_of(tmp_path, text(**TURBO, **PSI))
+    assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
+    assert asked(store.document(KIND)) == {
+        "quotaTurbo": "agent.enabledFeatures[0]", "psi": "agent.enabledFeatures[1]",
+    }  # fmt: skip
+    assert asked(None) == asked({"agent": []}) == {}
+
+
+def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
+    assert [str(each) for each in store.unread()[KIND]] == [
+        "agent.logLevl: nothing reads it; did you mean logLevel?",
+    ]
+
+
+def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_switch_on() -> None:
+    node = Node({"a": None, "b": None}, switched_on=frozenset({"b", "c"}))
+    assert (node.gates, node.keeps_partial) == (frozenset({"b"}), False)
+    kind = PROFILE.kinds[KIND]
+    assert kind.into(node, None) is node
+    assert kind.into(node, {}).gates == frozenset()
+
+
+def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> None:
+    services = Services()
+    services.take(None)
+    assert (services.known, services.blocks) == (False, {})
+    document = json.loads(text(**TURBO))
+    services.take(document)
+    before = services.blocks
+    services.take(document)
+    assert services.blocks is before, "a document that has not changed is read once"
+    assert (services.known, before["quotaTurbo"].highWaterMark) == (True, 50)
+    services.take(json.loads(text(psi={})))
+    assert services.errors and services.blocks is before
+    services.take(None)
+    assert services.blocks == {}
+
+
+def test_both_services_of_quotas_may_be_on(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, text(quotaBurst=None, **TURBO)).settings
+    assert settings.gates == {"quotaBurst": True, "quotaTurbo": True}
