@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
+from nri.agent.rubik.blocks import DynCache, Psi
 from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost
 from nri.agent.rubik.decisions.dyn_memory import INTERVAL_S, MemoryHigh
 from nri.agent.rubik.decisions.evict import pressed
-from nri.agent.rubik.decisions.settings import DynCache, Psi
 
 __all__ = ["PICTURES", "decided"]
 

@@ -116,7 +116,7 @@ def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: P
 
 
 def test_each_strategy_that_evicts_is_given_the_role_for_it() -> None:
-    services = {row.name for row in SERVICES if row.made.startswith(evict.__name__)}
+    services = {row.name for row in SERVICES if row.service.__module__ == evict.__name__}
     evicting = {row.value for row in OPENING if row.rbac == "nri-agent-evict"}
     assert evicting == services | {feature.name for feature in FEATURES}
 

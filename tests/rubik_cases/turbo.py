@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions import quota_turbo as turbo
-from nri.agent.rubik.decisions.node import share
 from nri.agent.rubik.decisions.quota_turbo import Knobs, Managed
+from nri.agent.rubik.service import Service, Services, share, ticks
 from nri.agent.rubik.services.quota_turbo import Quotas, Wanted
-from nri.agent.rubik.services.service import Service, ticks
 from nri.config.complaint import WrongValue
 from tests.rubik_cases.world import CaseWorld, Json
 

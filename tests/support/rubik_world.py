@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nri.agent.rubik import PROFILE
-from nri.agent.rubik.configuration import KIND
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE
+from nri.agent.rubik.pods import PREEMPTIBLE
+from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings, LoopSettings, PodSettings
 from nri.host import Root
 from nri.policies.formulas import quota_us

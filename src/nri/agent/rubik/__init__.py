@@ -1,8 +1,8 @@
 """The profile of openEuler's rubik: online pods keep their latency while offline pods use the rest of the node.
 
-Reading order: `configuration`, rubik's file as the agent's settings and as the document that services go by; `pods`,
-pods and annotations as the services read them; `services`, what samples and writes; `profile`, all of it as one value.
-Decisions are in `nri.agent.rubik.decisions`, pure.
+One module for each service: what it reads of the configuration file and of annotations, what it decides, its hook, and
+its rounds. `profile` has the rows, `settings` reads the file; `service` and `pods` have what services share. The
+differences from rubik are in docs/deviations.md.
 """
 
 from nri.agent.rubik.profile import PROFILE

@@ -7,71 +7,20 @@ be done: it looks at all pods, and carries out later changes. Next: `nri.agent.r
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Final
 
-from nri.agent.rubik.configuration import Node
 from nri.agent.rubik.decisions import io_cost, io_limit, preemption, quota_burst
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE
 from nri.agent.rubik.decisions.quota_burst import Quota
-from nri.agent.rubik.pods import OFFLINE, class_of
-from nri.host import Hierarchies, Root, Unsupported, detect, probe, read_topology
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of
+from nri.agent.rubik.service import Node
 from nri.kube.quantity import CPU_PERIOD_US
 from nri.policies.changes import Changes, Decision, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
 
-__all__ = ["HOOKS", "Kernel"]
-
-#: For how many seconds a knob that was not there is not looked for: on cgroup v2 it may come with the first pod.
-_ABSENT_S: Final = 10.0
 _BURST: Final = "cpu.cfs_burst"
 _NOTHING: Final = Decision()
-
-
-class Kernel:
-    """The knobs and the processors of a machine.
-
-    Args:
-        root: the machine.
-        now: monotonic seconds.
-    """
-
-    def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
-        self._root, self._now = root, now
-        self._hierarchies: Hierarchies | None = None
-        #: Why a knob is not there, and until when that is believed.
-        self._lacking: dict[str, tuple[str, float]] = {}
-        self._found: set[str] = set()
-        self._cpus = 0
-
-    def lacks(self, knob: str) -> str:
-        """Why there is not a knob; "" if there is."""
-        if knob in self._found:
-            return ""
-        reason, until = self._lacking.get(knob, ("", 0.0))
-        if reason and self._now() < until:
-            return reason
-        if self._hierarchies is None or self._hierarchies.mode == "none":
-            self._hierarchies = detect(self._root)
-        found = probe(self._hierarchies, knob)
-        if isinstance(found, Unsupported):
-            self._lacking[knob] = found.reason, self._now() + _ABSENT_S
-            return found.reason
-        self._found.add(knob)
-        return ""
-
-    def writeback(self) -> bool:
-        """Whether it was started so that pages which are written later count for the pod that wrote them."""
-        return io_cost.supported(self._root.find("/proc/cmdline") or "")
-
-    def cpus(self) -> int:
-        """How many processors there are; they are counted once."""
-        if not self._cpus:
-            self._cpus = len(read_topology(self._root).cpus)
-        return self._cpus
 
 
 def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
@@ -116,7 +65,7 @@ def _weight(context: PodContext, node: Node) -> Decision:
     if not (node.has(io_cost.MODEL) and node.has(io_cost.QOS)):
         return _NOTHING
     knob = next(filter(node.has, io_cost.WEIGHTS), "")
-    if not knob or (knob == io_cost.WEIGHTS[0] and not node.writeback()):
+    if not knob or (knob == io_cost.WEIGHTS[0] and not io_cost.supported(node.command_line())):
         return _NOTHING
     weight = io_cost.weight(offline=class_of(context) == OFFLINE)
     return Decision(Changes({knob: weight}), "online 1000, offline 10")
@@ -129,10 +78,10 @@ def _memory(context: PodContext, node: Node) -> Decision:
     return Decision(Changes(wanted), "that of all offline pods now") if wanted else _NOTHING
 
 
-HOOKS: Final = (
-    Hook("preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}),
-    Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst}),
-    Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit}),
-    Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight}),
-    Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory}),
+PREEMPTION: Final = Hook(
+    "preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}
 )
+QUOTA_BURST: Final = Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst})
+IO_LIMIT: Final = Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit})
+IO_COST: Final = Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight})
+DYN_MEMORY: Final = Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory})

@@ -1,68 +1,109 @@
-"""Pods as rubik's services see them, and their annotations: what cannot be read, and what nothing reads.
+"""Pods as rubik's services see them: their cgroups, their CPU limits, and which of them are offline.
 
-Rules: pure, but for the numbers of a disk. A limit of CPUs is that of the pod's spec, which a source of pods may have
-decoded. Next: `nri.agent.rubik.services`.
+A pod is offline if its annotation or its label `volcano.sh/preemptable` is exactly `true`, unless the annotation is
+exactly `false`, which spares it. Every other pod is online.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nri.agent.loops.round import StrategyPod
-from nri.agent.rubik.configuration import Node
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_limit, quota_burst, quota_turbo
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Container, Pod, offline
-from nri.host import Root
 from nri.kube.pod_resources import container_amounts, pod_limit, pod_total
 from nri.kube.quantity import ceil
 from nri.policies import formulas
-from nri.policies.contexts import ExtendedResources, PodContext
-from nri.policies.shapes import Unread, meant
+from nri.policies.contexts import PodContext
 
-__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "limit_of", "pod_of", "request_of", "unread", "unreadable"]
+__all__ = [
+    "OFFLINE",
+    "ONLINE",
+    "PREEMPTIBLE",
+    "Container",
+    "Pod",
+    "class_of",
+    "limit_of",
+    "offline",
+    "pod_of",
+    "protected",
+    "request_of",
+]
 
+#: The annotation or label of offline pods.
+PREEMPTIBLE: Final = "volcano.sh/preemptable"
 OFFLINE, ONLINE = "offline", "online"
-_DOMAIN: Final = "volcano.sh/"
-#: The annotations, by the service that reads each, with what raises ValueError for one that cannot be read.
-_READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
-    "quotaBurst": quota_burst.burst_of,
-    "ioLimit": io_limit.check,
-    "dynCache": lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
-}
-_SWITCHES: Final = (PREEMPTIBLE, quota_turbo.ANNOTATION)
-_ANNOTATIONS: Final = (
-    *_SWITCHES,
-    quota_burst.ANNOTATION,
-    io_limit.ANNOTATION,
-    dyn_cache.ANNOTATION,
-    cpi.ANNOTATION,
-)
-#: The pods of the rounds' objects, as long as these are.
-_SEEN: Final[WeakKeyDictionary[StrategyPod, Pod]] = WeakKeyDictionary()
-#: How alike two names are that differ by a slip alone.
-_ALIKE: Final = 0.88
+_SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container with its cgroup; `cpu_limit` is in CPUs: 0 for no limit, None if it is unknown."""
+
+    id: str
+    name: str = ""
+    folder: str = ""
+    cpu_limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod with its cgroup; `started` is in seconds since 1970, None if it is unknown."""
+
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    folder: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host_network: bool = False
+    started: float | None = None
+    containers: tuple[Container, ...] = ()
+
+    def folders(self) -> tuple[str, ...]:
+        """The cgroups of the pod and of its containers."""
+        return (self.folder, *(container.folder for container in self.containers))
+
+
+def offline(pod: Pod) -> bool:
+    """Whether a pod yields to the others."""
+    annotation = pod.annotations.get(PREEMPTIBLE)
+    return annotation == "true" or (annotation != "false" and pod.labels.get(PREEMPTIBLE) == "true")
 
 
 def class_of(pod: PodContext) -> str:
-    """Whether a pod is offline or online."""
+    """Return the class of a pod: `offline` or `online`."""
     return OFFLINE if offline(Pod("", annotations=pod.annotations, labels=pod.labels)) else ONLINE
 
 
+def protected(pod: Pod, *, from_apiserver: bool) -> bool:
+    """Whether a pod may never be evicted: a pod of kube-system, a static pod, or the mirror of a static pod.
+
+    Args:
+        pod: the pod.
+        from_apiserver: whether the API server lists it. There the source annotation is what the pod's author wrote;
+            a kubelet overwrites it in what itself, and the runtime, report.
+    """
+    source = "api" if from_apiserver else pod.annotations.get(_SOURCE, "api")
+    return pod.namespace == "kube-system" or source != "api" or _MIRROR in pod.annotations
+
+
+#: The pods of the rounds' objects, as long as these objects live.
+_POD_BY_ROUND_POD: Final[WeakKeyDictionary[StrategyPod, Pod]] = WeakKeyDictionary()
+
+
 def pod_of(pod: StrategyPod) -> Pod:
-    """Return a pod of a round as a service sees it; rounds have the same object while nothing of the pod changes."""
-    found = _SEEN.get(pod)
-    if found is None:
-        found = _SEEN[pod] = _pod_of(pod)
-    return found
+    """Return a pod of a round as a service sees it; rounds share one object while the pod does not change."""
+    known = _POD_BY_ROUND_POD.get(pod)
+    if known is None:
+        known = _POD_BY_ROUND_POD[pod] = _converted(pod)
+    return known
 
 
-def _pod_of(pod: StrategyPod) -> Pod:
-    limits = {each.get("name", ""): _cpu_limit(each) for each in pod.specs}
+def _converted(pod: StrategyPod) -> Pod:
+    limits = {spec.get("name", ""): _cpu_limit(spec) for spec in pod.specs}
     namespace, _, name = pod.key.partition("/")
     return Pod(
         uid=pod.uid,
@@ -73,50 +114,13 @@ def _pod_of(pod: StrategyPod) -> Pod:
         labels=pod.labels,
         started=pod.started,
         host_network=bool((pod.manifest.get("spec") or {}).get("hostNetwork")),
-        containers=tuple(
-            Container(each.id, each.name, each.cgroup_parent, limits.get(each.name)) for each in pod.containers
-        ),
+        containers=tuple(Container(c.id, c.name, c.cgroup_parent, limits.get(c.name)) for c in pod.containers),
     )
 
 
-def block_device(root: Root, path: str) -> str:
-    """Return the numbers (`8:0`) of a block device; "" if there is none at this path of the machine."""
-    try:
-        descriptor = root.open(path, os.O_PATH)
-    except (OSError, ValueError):
-        return ""
-    try:
-        found = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
-
-
-def unreadable(context: PodContext, _node: Node, strategies: Collection[str]) -> dict[str, str]:
-    """Say what is wrong with a pod's annotations, by the service that reads each."""
-    wrong: dict[str, str] = {}
-    for service, read in _READERS.items():
-        try:
-            read(context.annotations)
-        except ValueError as error:
-            if service in strategies:
-                wrong[service] = str(error)
-    return wrong
-
-
-def unread(
-    labels: Mapping[str, str], annotations: Mapping[str, str], _extended: Mapping[str, ExtendedResources] | None
-) -> list[str]:
-    """Return a line for each label or annotation that is nearly one that a service reads, or makes no sense."""
-    found = []
-    for given, known in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
-        for key, value in given.items():
-            near = meant(key, known, _ALIKE) if key.startswith(_DOMAIN) and key not in known else ""
-            if near:
-                found.append(str(Unread.of(key, near)))
-            if key in known and key in _SWITCHES and value not in ("true", "false"):
-                found.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
-    return found
+def _cpu_limit(container: Mapping[str, Any]) -> float:
+    """Return the limit of a container in CPUs, from its spec; 0 for no limit."""
+    return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0) / 1000
 
 
 def request_of(pod: StrategyPod, name: str) -> int:
@@ -125,10 +129,5 @@ def request_of(pod: StrategyPod, name: str) -> int:
 
 
 def limit_of(pod: StrategyPod) -> float:
-    """The limit in CPUs that a kubelet gives a pod's own cgroup; 0 for none."""
+    """Return the limit in CPUs that a kubelet gives a pod's own cgroup; 0 for no limit."""
     return ceil(pod_limit(pod.manifest.get("spec") or {}, "cpu") * 1000) / 1000
-
-
-def _cpu_limit(container: Mapping[str, Any]) -> float:
-    """The limit of a container in CPUs; 0 for none."""
-    return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0) / 1000

@@ -1,43 +1,48 @@
-"""rubik's profile as one value: its services with the knobs that they own, and how its file is read.
+"""rubik's profile as one value: its services with the cgroup files that they own, and how its file is read.
 
-Order: services as they have their rounds. A new one is a module in `services` and a row here. Next:
-`nri.agent.profile`, which says what each field is.
+The order is that of the rounds. A new service is a module in this package and a row here.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik.configuration import KIND, RUBIK_FILE, Node, Services, asked, read_settings
-from nri.agent.rubik.decisions.cpi import ANNOTATION as CPI
-from nri.agent.rubik.decisions.dyn_cache import ANNOTATION as CACHE_LIMIT
-from nri.agent.rubik.decisions.io_limit import ANNOTATION as IO_LIMIT
-from nri.agent.rubik.decisions.io_limit import KNOBS as IO_KNOBS
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE
-from nri.agent.rubik.decisions.quota_burst import ANNOTATION as BURST
-from nri.agent.rubik.decisions.quota_turbo import ANNOTATION as TURBO
-from nri.agent.rubik.hooks import HOOKS, Kernel
-from nri.agent.rubik.pods import OFFLINE, ONLINE, block_device, class_of, unread, unreadable
+from nri.agent.rubik import blocks, hooks
+from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik.machine import Kernel, block_device
+from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
+from nri.agent.rubik.service import Node, ServiceRow, Services
+from nri.agent.rubik.services.cpi import Cpi
+from nri.agent.rubik.services.dyn_cache import DynCache
+from nri.agent.rubik.services.dyn_memory import DynMemory
+from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
+from nri.agent.rubik.services.io_cost import IoCost
+from nri.agent.rubik.services.io_limit import IoLimit
+from nri.agent.rubik.services.preemption import Preemption
+from nri.agent.rubik.services.quota_burst import QuotaBurst
+from nri.agent.rubik.services.quota_turbo import QuotaTurbo
+from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
+from nri.policies.contexts import ExtendedResources, PodContext
 from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Unread, meant
 
 __all__ = ["PROFILE"]
 
-_HERE: Final = "nri.agent.rubik.services"
 _POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
 _OFFLINE, _ONLINE = frozenset({OFFLINE}), frozenset({ONLINE})
 
 SERVICES: Final = (
-    StrategyRow(
+    ServiceRow(
         "preemption",
-        False,
         "online pods come first: for CPU, memory and the network",
-        f"{_HERE}.preemption:Preemption",
-        (
+        Preemption,
+        block=blocks.Preemption,
+        owns=(
             *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
             *(Owns(Level.CONTAINER, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.shares", "oom_score_adj")),
             *(
@@ -48,71 +53,95 @@ SERVICES: Final = (
             *(Owns(level, "memory.low", _ONLINE) for level in _POD_AND_CONTAINER),
             Owns(Level.KUBE_QOS, "memory.low"),
         ),
+        hook=hooks.PREEMPTION,
     ),
-    StrategyRow(
+    ServiceRow(
         "quotaTurbo",
-        False,
         "containers that ask for it get more than their quota while the node has CPU to spare",
-        f"{_HERE}.quota_turbo:QuotaTurbo",
-        tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
-        TURBO,
+        QuotaTurbo,
+        block=blocks.QuotaTurbo,
+        owns=tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
+        annotation=quota_turbo.ANNOTATION,
+        is_switch=True,
     ),
-    StrategyRow(
+    ServiceRow(
         "quotaBurst",
-        False,
         "containers that ask for it save up CPU time to use above their quota",
-        f"{_HERE}.quota_burst:QuotaBurst",
-        tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
-        BURST,
+        QuotaBurst,
+        owns=tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
+        annotation=quota_burst.ANNOTATION,
+        check=quota_burst.burst_of,
+        hook=hooks.QUOTA_BURST,
     ),
-    StrategyRow(
+    ServiceRow(
         "ioLimit",
-        False,
         "block I/O of containers is limited, by disk, as their pod asks for",
-        f"{_HERE}.io_limit:IoLimit",
-        tuple(Owns(Level.CONTAINER, knob) for knob in IO_KNOBS),
-        IO_LIMIT,
+        IoLimit,
+        owns=tuple(Owns(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
+        annotation=io_limit.ANNOTATION,
+        check=io_limit.check,
+        hook=hooks.IO_LIMIT,
     ),
-    StrategyRow(
+    ServiceRow(
         "dynMemory",
-        False,
         "memory.high of offline pods follows the node's free memory",
-        f"{_HERE}.dyn_memory:DynMemory",
-        tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
+        DynMemory,
+        block=blocks.DynMemory,
+        owns=tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
+        hook=hooks.DYN_MEMORY,
     ),
-    StrategyRow(
+    ServiceRow(
         "dynCache",
-        False,
         "offline pods have a part of the last-level cache and of memory bandwidth",
-        f"{_HERE}.dyn_cache:DynCache",
-        (Owns(Level.NODE, "resctrl"),),
-        CACHE_LIMIT,
+        DynCache,
+        block=blocks.DynCache,
+        owns=(Owns(Level.NODE, "resctrl"),),
+        annotation=dyn_cache.ANNOTATION,
+        check=lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
     ),
-    StrategyRow(
+    ServiceRow(
         "ioCost",
-        False,
         "disks have a cost model, and pods a weight by it",
-        f"{_HERE}.io_cost:IoCost",
-        (
+        IoCost,
+        block=list[blocks.IoCostNode],
+        owns=(
             *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
             *(Owns(Level.POD, knob) for knob in ("io.cost_weight", "io.weight", "memory.wb_blkio_ino")),
         ),
+        hook=hooks.IO_COST,
+        problems=io_cost.block_problems,
     ),
-    StrategyRow(
+    ServiceRow(
         "cpi",
-        False,
         "offline pods that slow online ones down are limited for a while",
-        f"{_HERE}.cpi:Cpi",
+        Cpi,
         # It leaves pods alone whose quotas quotaTurbo moves.
-        tuple(Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER),
-        CPI,
+        owns=tuple(
+            Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER
+        ),
+        annotation=cpi.ANNOTATION,
     ),
-    StrategyRow("psi", False, "an offline pod is evicted when online pods wait", f"{_HERE}.evict:PsiEvict"),
-    StrategyRow("cpuevict", False, "an offline pod is evicted when the node is busy", f"{_HERE}.evict:CpuEvict"),
-    StrategyRow(
-        "memoryevict", False, "an offline pod is evicted when the node's memory is full", f"{_HERE}.evict:MemoryEvict"
+    ServiceRow("psi", "an offline pod is evicted when online pods wait", PsiEvict, block=blocks.Psi),
+    ServiceRow("cpuevict", "an offline pod is evicted when the node is busy", CpuEvict, block=blocks.CpuEvict),
+    ServiceRow(
+        "memoryevict",
+        "an offline pod is evicted when the node's memory is full",
+        MemoryEvict,
+        block=blocks.MemoryEvict,
     ),
 )
+
+READER: Final = Reader(SERVICES)
+_DOMAIN: Final = "volcano.sh/"
+_SWITCHES: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.is_switch))
+_ANNOTATIONS: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.annotation))
+#: Similarity of two names from which one is a misspelling of the other.
+_SIMILARITY: Final = 0.88
+
+
+def _strategy(row: ServiceRow) -> StrategyRow:
+    made = f"{row.service.__module__}:{row.service.__qualname__}"
+    return StrategyRow(row.name, False, row.what, made, row.owns, row.annotation)
 
 
 def _node(settings: AgentSettings, root: Root) -> Node:
@@ -120,7 +149,7 @@ def _node(settings: AgentSettings, root: Root) -> Node:
     return Node(
         lacks=kernel.lacks,
         cpus=kernel.cpus,
-        writeback=kernel.writeback,
+        command_line=kernel.command_line,
         disk=functools.partial(block_device, root),
         switched_on=PROFILE.hooks_on(settings.gates),
         stages_off=frozenset(settings.disabled_stages),
@@ -128,19 +157,47 @@ def _node(settings: AgentSettings, root: Root) -> Node:
     )
 
 
+def unreadable(context: PodContext, _node: Node, services: Collection[str]) -> dict[str, str]:
+    """Return what is wrong with a pod's annotations, by the service that reads each."""
+    errors: dict[str, str] = {}
+    for row in SERVICES:
+        if row.check is None or row.name not in services:
+            continue
+        try:
+            row.check(context.annotations)
+        except ValueError as error:
+            errors[row.name] = str(error)
+    return errors
+
+
+def unread(
+    labels: Mapping[str, str], annotations: Mapping[str, str], _extended: Mapping[str, ExtendedResources] | None
+) -> list[str]:
+    """Return a line for each label or annotation that is nearly one that a service reads, or has no valid value."""
+    lines = []
+    for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
+        for key, value in values.items():
+            near = meant(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            if near:
+                lines.append(str(Unread.of(key, near)))
+            if key in keys and key in _SWITCHES and value not in ("true", "false"):
+                lines.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
+    return lines
+
+
 def _origins(service: str, _class: str) -> Iterator[tuple[str, str]]:
-    """The keys of the file by which a service decides."""
+    """Yield the keys of the file by which a service decides."""
     yield KIND, service
 
 
 PROFILE: Final = Profile(
     name="rubik",
-    hooks=HOOKS,
-    strategies=SERVICES,
+    hooks=tuple(row.hook for row in SERVICES if row.hook is not None),
+    strategies=tuple(_strategy(row) for row in SERVICES),
     switches={},
-    kinds={KIND: RUBIK_FILE},
+    kinds={KIND: READER.kind()},
     node=_node,
-    strategy_rules=Services,
+    strategy_rules=lambda: Services(KIND, READER.blocks),
     class_label=PREEMPTIBLE,
     foreign=(
         ForeignAgent(
@@ -150,10 +207,10 @@ PROFILE: Final = Profile(
     ),
     unreadable=unreadable,
     unread=unread,
-    asked=asked,
+    asked=READER.features,
     origins=_origins,
     class_of=class_of,
-    own_file=read_settings,
+    own_file=READER.layer,
     off='"{}" out of agent.enabledFeatures',
     on="agent.enabledFeatures",
 )

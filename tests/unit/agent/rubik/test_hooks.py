@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from nri.agent.rubik.hooks import Kernel
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
-from nri.host import Root
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.host_trees import TOP, v2, write_files
+from tests.support.host_trees import TOP, write_files
 from tests.support.rubik_world import RubikWorld, pod
 
 NET = {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}
@@ -185,15 +183,3 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
         ("cpu.cfs_burst", "20000", "preview")
     ]
-
-
-def test_a_knob_that_comes_with_the_first_pod_is_found_a_moment_later(tmp_path: Path) -> None:
-    now = [0.0]
-    kernel = Kernel(Root(tmp_path), lambda: now[0])
-    assert kernel.lacks("cpu.idle")
-    v2(tmp_path, "kubepods.slice")
-    now[0] = 9.0
-    assert kernel.lacks("cpu.idle")
-    now[0] = 10.0
-    assert not kernel.lacks("cpu.idle")
-    assert "use cpu.idle" in kernel.lacks("cpu.qos_level")

@@ -1,4 +1,4 @@
-"""Pods and annotations as rubik's services see them."""
+"""Pods as rubik's services see them: who is offline, and who is protected."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 
 from nri.agent.loops.round import StrategyPod
 from nri.agent.pods.running import running
-from nri.agent.rubik.configuration import Node
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE
-from nri.agent.rubik.pods import class_of, pod_of, unread, unreadable
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod, class_of, offline, pod_of, protected
 from nri.policies import paths
 from nri.policies.contexts import PodContext
 from tests.support.rubik_world import RubikWorld, pod
@@ -34,17 +32,30 @@ def test_a_pod_is_offline_by_label_or_annotation(where: str) -> None:
     assert class_of(PodContext(**{where: {PREEMPTIBLE: "True"}})) == "online"  # type: ignore[arg-type]
 
 
-def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
-    context = PodContext(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
-    assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
-        "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
-    }
+@pytest.mark.parametrize(
+    ("annotation", "label", "expected"),
+    [("true", "", True), ("false", "true", False), ("", "true", True), ("True", "1", False), ("", "", False)],
+)
+def test_a_pod_is_offline_by_annotation_or_label_unless_the_annotation_is_false(
+    annotation: str, label: str, expected: bool
+) -> None:
+    assert offline(Pod("u", annotations={PREEMPTIBLE: annotation}, labels={PREEMPTIBLE: label})) is expected
 
 
-def test_what_is_nearly_an_annotation_and_a_switch_that_is_neither_on_nor_off_are_told() -> None:
-    assert unread(
-        {"volcano.sh/preemptible": "true", "app": "x"}, {PREEMPTIBLE: "yes", "volcano.sh/else": ""}, None
-    ) == [
-        "volcano.sh/preemptable: 'yes' is neither true nor false, and has no effect",
-        "volcano.sh/preemptible: nothing reads it; did you mean volcano.sh/preemptable?",
-    ]
+MIRROR = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "from_kubelet", "from_apiserver"),
+    [
+        (Pod("u", namespace="kube-system"), True, True),
+        (Pod("u", annotations=MIRROR), True, True),
+        (Pod("u", annotations={"kubernetes.io/config.source": "file"}), True, False),
+        (Pod("u", namespace="default", annotations={"kubernetes.io/config.source": "api"}), False, False),
+    ],
+)
+def test_only_the_kubelet_s_own_source_annotation_protects_a_pod(
+    pod: Pod, from_kubelet: bool, from_apiserver: bool
+) -> None:
+    assert protected(pod, from_apiserver=False) is from_kubelet
+    assert protected(pod, from_apiserver=True) is from_apiserver

@@ -7,24 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.profile import load, profile_of
-from nri.agent.rubik.configuration import KIND
-from nri.agent.rubik.decisions.settings import FEATURES
-from nri.agent.rubik.profile import PROFILE, SERVICES
+from nri.agent.profile import StrategyRow, load, profile_of
+from nri.agent.rubik.pods import PREEMPTIBLE
+from nri.agent.rubik.profile import PROFILE, SERVICES, unread, unreadable
+from nri.agent.rubik.service import Node
+from nri.agent.rubik.settings import KIND
 from nri.agent.settings import AgentSettings
 from nri.host import Root
+from nri.policies.contexts import PodContext
 from nri.policies.ownership import KnobConflict, check, check_apart
 
+FEATURES = {
+    "preemption", "dynCache", "ioCost", "dynMemory", "quotaTurbo", "psi", "cpuevict", "memoryevict", "quotaBurst",
+    "ioLimit", "cpi",
+}  # fmt: skip
 
-@pytest.mark.parametrize("row", SERVICES, ids=lambda row: row.name)
-def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: object) -> None:
-    name, made = row.name, load(row.made)  # type: ignore[attr-defined]
-    assert name in FEATURES and not row.default  # type: ignore[attr-defined]
-    assert made(AgentSettings(), [name]).name == name
+
+@pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
+def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: StrategyRow) -> None:
+    service = load(row.made)
+    assert row.name in FEATURES and not row.default
+    assert service(AgentSettings(), [row.name]).name == row.name
 
 
 def test_each_of_rubiks_services_is_carried_out() -> None:
-    assert PROFILE.gates.keys() == FEATURES.keys()
+    assert PROFILE.gates.keys() == FEATURES == {row.name for row in SERVICES}
 
 
 def test_no_two_services_set_one_knob_of_one_pod() -> None:
@@ -70,3 +77,19 @@ def test_every_service_can_be_previewed() -> None:
     assert AgentSettings(profile="rubik", preview=names).preview == names
     with pytest.raises(ValueError, match="preview: cpuBurst is not a hook or strategy of profile rubik"):
         AgentSettings(profile="rubik", preview=("cpuBurst",))  # type: ignore[arg-type]  # of the other profile
+
+
+def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
+    context = PodContext(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
+    assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
+        "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
+    }
+
+
+def test_what_is_nearly_an_annotation_and_a_switch_that_is_neither_on_nor_off_are_told() -> None:
+    assert unread(
+        {"volcano.sh/preemptible": "true", "app": "x"}, {PREEMPTIBLE: "yes", "volcano.sh/else": ""}, None
+    ) == [
+        "volcano.sh/preemptable: 'yes' is neither true nor false, and has no effect",
+        "volcano.sh/preemptible: nothing reads it; did you mean volcano.sh/preemptable?",
+    ]

@@ -3,7 +3,7 @@
 A series is a list of pairs of time in nanoseconds and value, ascending. An online pod's usual CPI is a mean and a
 standard deviation, folded from samples as they grow old; it is an outlier when at least three samples of five minutes
 are far above. Suspects are scored by how their CPU use of ten minutes goes with that pod's CPI. Here the table of the
-services ends; `nri.agent.rubik.decisions.settings` is where it began.
+services ends; `nri.agent.rubik.blocks` is where it began.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.pods import Pod
+from nri.agent.rubik.pods import Pod
 from nri.policies.writes import Write
 
 __all__ = [

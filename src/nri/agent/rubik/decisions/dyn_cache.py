@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.pods import Pod, offline
-from nri.agent.rubik.decisions.settings import DynCache
+from nri.agent.rubik.blocks import DynCache
+from nri.agent.rubik.pods import Pod, offline
 
 __all__ = [
     "ANNOTATION",

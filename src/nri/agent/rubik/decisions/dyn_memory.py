@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nri.agent.rubik.decisions.pods import Pod, offline
+from nri.agent.rubik.pods import Pod, offline
 from nri.policies.formulas import UNLIMITED
 from nri.policies.writes import Write
 

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.node import Ticks, share
-from nri.agent.rubik.decisions.pods import Pod, offline, protected
+from nri.agent.rubik.pods import Pod, offline, protected
+from nri.agent.rubik.service import Ticks, share
 
 __all__ = [
     "BY",

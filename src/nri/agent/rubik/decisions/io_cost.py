@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
-from nri.agent.rubik.decisions.pods import Pod, offline
-from nri.agent.rubik.decisions.settings import IoCostDevice, IoCostNode, IoCostParam
+from nri.agent.rubik.blocks import IoCostDevice, IoCostNode, IoCostParam
+from nri.agent.rubik.pods import Pod, offline
 from nri.config.complaint import Problem
 from nri.policies.writes import Write
 
@@ -19,6 +19,7 @@ __all__ = [
     "QOS",
     "USUAL",
     "WEIGHTS",
+    "block_problems",
     "clear",
     "devices_of",
     "disk_path",
@@ -63,6 +64,14 @@ def mistakes(device: IoCostDevice) -> Iterator[Problem]:
     for key, value in zip(_KEYS, astuple(device.param), strict=True):
         if value <= 0:
             yield Problem(("param", key), f"{value} is not from 1 on", "say what the disk does in a second at most")
+
+
+def block_problems(nodes: Sequence[IoCostNode]) -> Iterator[Problem]:
+    """Yield what is wrong with the models of all disks; paths begin at the block."""
+    for index, node in enumerate(nodes):
+        for place, device in enumerate(node.config):
+            for problem in mistakes(device):
+                yield problem._replace(path=(index, "config", place, *problem.path))
 
 
 def writes(devices: Iterable[IoCostDevice], number_of: Callable[[str], str]) -> Iterator[Write]:

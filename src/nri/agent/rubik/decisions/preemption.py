@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.pods import Pod, offline
-from nri.agent.rubik.decisions.settings import Net
+from nri.agent.rubik.blocks import Net
+from nri.agent.rubik.pods import Pod, offline
 from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES
 
 __all__ = ["Network", "bandwidth", "decide", "protection", "values"]

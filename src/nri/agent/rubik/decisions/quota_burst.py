@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.pods import Pod
+from nri.agent.rubik.pods import Pod
 from nri.policies.formulas import UNLIMITED
 from nri.policies.writes import Write
 

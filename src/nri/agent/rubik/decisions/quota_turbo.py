@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from nri.agent.rubik.decisions.node import Ticks, share
-from nri.agent.rubik.decisions.pods import Pod
+from nri.agent.rubik.pods import Pod
+from nri.agent.rubik.service import Ticks, share
 from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED

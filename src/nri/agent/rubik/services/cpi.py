@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
+from nri.agent.rubik.counting import Counting
 from nri.agent.rubik.decisions import quota_turbo
 from nri.agent.rubik.decisions.cpi import (
     ANNOTATION,
@@ -33,8 +33,7 @@ from nri.agent.rubik.decisions.cpi import (
     split,
 )
 from nri.agent.rubik.pods import limit_of, pod_of
-from nri.agent.rubik.services.counting import Counting
-from nri.agent.rubik.services.service import Service, nanoseconds
+from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
 from nri.policies import manifest

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
+from nri.agent.rubik.counting import Counting
 from nri.agent.rubik.decisions.dyn_cache import (
     ANNOTATION,
     DYNAMIC,
@@ -28,10 +28,8 @@ from nri.agent.rubik.decisions.dyn_cache import (
     tasks,
     uses,
 )
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Pod, offline
-from nri.agent.rubik.pods import pod_of
-from nri.agent.rubik.services.counting import Counting
-from nri.agent.rubik.services.service import Service, readable
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod, offline, pod_of
+from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported
 from nri.host import resctrl as host

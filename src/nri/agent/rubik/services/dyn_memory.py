@@ -13,11 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions.dyn_memory import INTERVAL_S, MemoryHigh, limits, writes
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Pod, offline
-from nri.agent.rubik.pods import pod_of
-from nri.agent.rubik.services.service import Service
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod, offline, pod_of
+from nri.agent.rubik.service import Service, Services
 from nri.agent.settings.values import AgentSettings
 
 __all__ = ["NAME", "DynMemory"]

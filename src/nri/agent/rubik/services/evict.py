@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions.evict import (
     BY,
     Cooldown,
@@ -28,9 +27,8 @@ from nri.agent.rubik.decisions.evict import (
     pressed,
     victim,
 )
-from nri.agent.rubik.decisions.pods import Pod, offline
-from nri.agent.rubik.pods import pod_of
-from nri.agent.rubik.services.service import Service, nanoseconds, ticks
+from nri.agent.rubik.pods import Pod, offline, pod_of
+from nri.agent.rubik.service import Service, Services, nanoseconds, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, cgroup_pressure
 

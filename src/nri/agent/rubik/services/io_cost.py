@@ -13,7 +13,6 @@ from typing import Final
 
 from nri.agent.explain import Subject
 from nri.agent.loops.round import KnobValue, Round
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions.io_cost import (
     MODEL,
     QOS,
@@ -23,10 +22,12 @@ from nri.agent.rubik.decisions.io_cost import (
     devices_of,
     disk_path,
     pod_writes,
+    supported,
     writes,
 )
-from nri.agent.rubik.pods import block_device, pod_of
-from nri.agent.rubik.services.service import Service
+from nri.agent.rubik.machine import block_device
+from nri.agent.rubik.pods import pod_of
+from nri.agent.rubik.service import Service, Services
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
 from nri.policies.writes import Write
@@ -82,7 +83,7 @@ class IoCost(Service):
         """The knob of weights here; "" if there is no control by cost."""
         node = made.parts.store.node
         reason, v1 = node.lacks(MODEL) or node.lacks(QOS), node.has(WEIGHTS[0])
-        if v1 and not reason and not node.writeback():
+        if v1 and not reason and not supported(node.command_line()):
             reason = "the kernel was not booted with cgroup1_writeback"
         if reason:
             made.cannot(NAME, "pods have no weights", reason)

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions.io_limit import ANNOTATION, KNOBS, DiskLimits, disk_limits, parse
-from nri.agent.rubik.pods import block_device
-from nri.agent.rubik.services.service import Service, readable
+from nri.agent.rubik.machine import block_device
+from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
 from nri.policies.formulas import UNLIMITED
 

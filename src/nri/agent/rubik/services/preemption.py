@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
-from nri.agent.rubik.configuration import Services
-from nri.agent.rubik.decisions.pods import Pod, offline
 from nri.agent.rubik.decisions.preemption import bandwidth, decide, protection
-from nri.agent.rubik.pods import pod_of, request_of
-from nri.agent.rubik.services.service import Service
+from nri.agent.rubik.pods import Pod, offline, pod_of, request_of
+from nri.agent.rubik.service import Service, Services
 from nri.agent.settings.values import AgentSettings
 
 __all__ = ["NAME", "Preemption"]

@@ -10,11 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions import quota_turbo
 from nri.agent.rubik.decisions.quota_burst import ANNOTATION, Quota, burst_of, refusal, writes
 from nri.agent.rubik.pods import limit_of, pod_of
-from nri.agent.rubik.services.service import Service, readable
+from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
 from nri.policies.formulas import UNLIMITED
 

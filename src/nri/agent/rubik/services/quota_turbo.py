@@ -15,10 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
 from nri.agent.rubik.decisions.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
 from nri.agent.rubik.pods import pod_of
-from nri.agent.rubik.services.service import Service, nanoseconds, ticks
+from nri.agent.rubik.service import Service, Services, nanoseconds, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.host.usage import ProcessorFiles
 from nri.policies.formulas import UNLIMITED

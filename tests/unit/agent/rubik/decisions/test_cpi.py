@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nri.agent.rubik.decisions import cpi
 from nri.agent.rubik.decisions.cpi import Baseline, Online
-from nri.agent.rubik.decisions.pods import Container, Pod
+from nri.agent.rubik.pods import Container, Pod
 
 S = 10**9
 NOW = 1000 * S

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.rubik.blocks import DynCache
 from nri.agent.rubik.decisions import dyn_cache
 from nri.agent.rubik.decisions.dyn_cache import ANNOTATION, Misses, Shares
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Container, Pod
-from nri.agent.rubik.decisions.settings import DynCache
+from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
 
 
 def _pod(name: str, level: str) -> Pod:

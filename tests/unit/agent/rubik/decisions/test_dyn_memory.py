@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nri.agent.rubik.decisions import dyn_memory
 from nri.agent.rubik.decisions.dyn_memory import MemoryHigh
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
 
 OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
 

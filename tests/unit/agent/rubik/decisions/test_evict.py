@@ -6,8 +6,8 @@ import pytest
 
 from nri.agent.rubik.decisions import evict
 from nri.agent.rubik.decisions.evict import Cooldown, Sample, Window
-from nri.agent.rubik.decisions.node import Ticks
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.service import Ticks
 
 S = 10**9
 

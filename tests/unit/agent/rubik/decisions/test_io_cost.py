@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.rubik.blocks import IoCostDevice, IoCostNode, IoCostParam
 from nri.agent.rubik.decisions import io_cost
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Pod
-from nri.agent.rubik.decisions.settings import IoCostDevice, IoCostNode, IoCostParam
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
 
 GOOD = IoCostDevice("nvme0n1", "linear", IoCostParam(1, 2, 3, 4, 5, 6))
 WORDS = "rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nri.agent.rubik.blocks import Net
 from nri.agent.rubik.decisions import preemption
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE, Container, Pod
-from nri.agent.rubik.decisions.settings import Net
+from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
 
 ON = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
 OFF = Pod("u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.containers)

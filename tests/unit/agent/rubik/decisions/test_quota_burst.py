@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nri.agent.rubik.decisions import quota_burst
-from nri.agent.rubik.decisions.pods import Container, Pod
 from nri.agent.rubik.decisions.quota_burst import ANNOTATION, Quota
+from nri.agent.rubik.pods import Container, Pod
 
 POD = Pod("u", folder="p", containers=(Container("1", folder="p/1"), Container("2", folder="p/2")))
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.agent.rubik.decisions import quota_turbo as turbo
-from nri.agent.rubik.decisions.node import Ticks
-from nri.agent.rubik.decisions.pods import Container, Pod
 from nri.agent.rubik.decisions.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.pods import Container, Pod
+from nri.agent.rubik.service import Ticks
 from nri.config.complaint import WrongValue
 
 KNOBS = Knobs()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.rubik.decisions.pods import PREEMPTIBLE
+from nri.agent.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import write_files
 from tests.support.rubik_world import RubikWorld, pod
 

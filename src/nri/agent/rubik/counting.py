@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.configuration import Services
+from nri.agent.rubik.service import Services
 from nri.host import Unsupported
 from nri.host.perf import Counters, Event, count, probe_events
 

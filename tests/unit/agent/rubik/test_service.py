@@ -1,4 +1,4 @@
-"""What services share: they are on if the file says so, and hear of another block once."""
+"""The parts that services share: they are on if the file says so, and apply another block once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
-from nri.agent.rubik.configuration import Services
-from nri.agent.rubik.decisions.node import Ticks
-from nri.agent.rubik.services.service import Service, nanoseconds, ticks
+from nri.agent.rubik import PROFILE
+from nri.agent.rubik.service import Service, Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings import AgentSettings
 from nri.host.usage import CpuTimes
 from tests.support.rubik_world import RubikWorld, pod
@@ -36,7 +35,7 @@ def test_a_service_without_a_round_cannot_be_made() -> None:
 
 
 def test_a_service_is_on_if_the_file_switches_it_on_and_hears_of_another_block_once() -> None:
-    service, rules = Told(AgentSettings(), []), Services()
+    service, rules = Told(AgentSettings(), []), PROFILE.strategy_rules()
     assert not service.wants(rules)
     for interval in (10, 10, 20):
         rules.take({"agent": {"enabledFeatures": ["psi"]}, "psi": {"resource": ["cpu"], "interval": interval}})
@@ -82,3 +81,9 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
     assert "of the node's memory are in use, from 90 % on one goes" in told["memoryevict"]["state"]
     assert told["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
     assert told["ioLimit"]["state"] == ""
+
+
+def test_a_reading_that_goes_back_is_no_time_in_use() -> None:
+    assert share(Ticks(10, 20), Ticks(5, 30)) == 0
+    assert share(Ticks(10, 20), Ticks(15, 20)) == 100
+    assert share(Ticks(0, 0), Ticks(1, 4)) == 25

@@ -1,0 +1,175 @@
+"""Blocks of services in rubik's file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from nri.config import Between
+from nri.config.complaint import WrongValue
+
+_MOST_MB: Final = 9999 * 1024
+_MilliS = Annotated[int, Between(10, 10_000)]
+_Percent = Annotated[int, Between(10, 100)]
+_Seconds = Annotated[int, Between(1, 3600)]
+_Threshold = Annotated[int, Between(1, 99)]
+_Cooldown = Annotated[int, Between(1, 2**63 - 2)]
+_Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
+
+    waterline: _Word = 0
+    bandwidthLow: _Word = 0
+    bandwidthHigh: _Word = 0
+
+    def wrong(self) -> str:
+        """Return what is wrong with it, where the network is held back; "" if nothing is."""
+        for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
+            value = getattr(self, key)
+            if not least <= value <= _MOST_MB:
+                said = f"{key} {value} is not" if value else f"{key} is missing:"
+                return f"{said} from {least} to {_MOST_MB}"
+        low, high = self.bandwidthLow, self.bandwidthHigh
+        return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Absolute priority of online pods: for which resources."""
+
+    resource: list[Literal["cpu", "memory", "net"]]
+    net: Net = field(default_factory=Net)
+
+    def __post_init__(self) -> None:
+        _some(self.resource, "cpu, memory, net")
+        if "net" in self.resource and (wrong := self.net.wrong()):
+            raise WrongValue("net", wrong, "the resource net needs all three")
+
+
+@dataclass(frozen=True, slots=True)
+class Percents:
+    """Shares in percent of three groups."""
+
+    low: _Percent = 20
+    mid: _Percent = 30
+    high: _Percent = 50
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.mid <= self.high:
+            raise WrongValue("low", f"{self.low}, mid {self.mid} and high {self.high} do not ascend", "sort them")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bandwidths(Percents):
+    low: _Percent = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DynCache:
+    """Last-level cache and memory bandwidth of offline pods; times in milliseconds."""
+
+    defaultLimitMode: Literal["static", "dynamic"] = "static"
+    adjustInterval: _MilliS = 1000
+    perfDuration: _MilliS = 1000
+    l3Percent: Percents = field(default_factory=Percents)
+    memBandPercent: _Bandwidths = field(default_factory=_Bandwidths)
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostParam:
+    """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
+
+    rbps: _Word = 0
+    rseqiops: _Word = 0
+    rrandiops: _Word = 0
+    wbps: _Word = 0
+    wseqiops: _Word = 0
+    wrandiops: _Word = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostDevice:
+    """The cost model of one disk."""
+
+    dev: str = ""
+    model: str = ""
+    param: IoCostParam = field(default_factory=IoCostParam)
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostNode:
+    """The disks of a node by its name, or of every other one by `global`."""
+
+    nodeName: str = ""
+    config: list[IoCostDevice] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DynMemory:
+    """Memory of offline pods by the node's free memory."""
+
+    policy: Literal["fssr"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTurbo:
+    """Quotas above the limit while the node is idle; marks in percent of the node, the interval in milliseconds."""
+
+    highWaterMark: Annotated[int, Between(0, 99)] = 60
+    alarmWaterMark: Annotated[int, Between(1, 100)] = 80
+    syncInterval: Annotated[int, Between(100, 10_000)] = 100
+
+    def __post_init__(self) -> None:
+        if self.highWaterMark >= self.alarmWaterMark:
+            reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
+            raise WrongValue("highWaterMark", reason, "say a smaller one")
+
+
+@dataclass(frozen=True, slots=True)
+class Psi:
+    """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on.
+
+    `cooldown` is in seconds after an eviction, and no key of rubik's: there the next round may evict again.
+    """
+
+    resource: list[Literal["cpu", "memory", "io"]]
+    interval: Annotated[int, Between(10, 30)] = 10
+    avg10threshold: Annotated[float, Between(5.0, 100.0)] = 5.0
+    cooldown: Annotated[int, Between(0, 3600)] | None = None
+
+    def __post_init__(self) -> None:
+        _some(self.resource, "cpu, memory, io")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuEvict:
+    """Eviction by the node's CPU, averaged over `windows` seconds: 0 is two intervals."""
+
+    interval: _Seconds = 1
+    windows: Annotated[int, Between(0, 3600)] = 0
+    threshold: _Threshold = 60
+    cooldown: _Cooldown = 20
+
+    def __post_init__(self) -> None:
+        windows = self.windows or 2 * self.interval
+        if windows % self.interval or windows > 3600:
+            reason = f"{windows} s is no multiple of interval {self.interval} s of at most 3600 s"
+            raise WrongValue("windows", reason, f"such as {self.interval}")
+        object.__setattr__(self, "windows", windows)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvict:
+    """Eviction by the node's memory in use."""
+
+    threshold: _Threshold
+    interval: _Seconds = 1
+    cooldown: _Cooldown = 4
+
+
+def _some(resource: list[Any], known: str) -> None:
+    if not resource:
+        raise WrongValue("resource", "is empty", f"name some of {known}")
