@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from nri.agent.rubik.decisions import io_cost, io_limit, preemption, quota_burst
-from nri.agent.rubik.decisions.quota_burst import Quota
+from nri.agent.rubik.decisions import io_cost, io_limit, preemption
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node
-from nri.kube.quantity import CPU_PERIOD_US
 from nri.policies.changes import Changes, Decision, Setting
-from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
 
-_BURST: Final = "cpu.cfs_burst"
 _NOTHING: Final = Decision()
 
 
@@ -31,19 +28,6 @@ def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     resources = node.services["preemption"].resource
     knobs = preemption.values(resources, node.has, pod=isinstance(context, PodContext))
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
-
-
-def _burst(context: ContainerContext, node: Node) -> Decision:
-    """The burst that a container's pod asks for, by the quota that it is created with."""
-    asked = context.resources or Resources()
-    quota = Quota(asked.cfs_quota or UNLIMITED, asked.cfs_period or CPU_PERIOD_US, 0)
-    try:
-        burst = quota_burst.burst_of(context.pod.annotations)
-    except ValueError:
-        return _NOTHING
-    if not burst or context.sandbox or quota_burst.refusal(burst, quota, node.cpus()) or not node.has(_BURST):
-        return _NOTHING
-    return Decision(Changes({_BURST: burst}), f"annotation {quota_burst.ANNOTATION}")
 
 
 def _io_limit(context: ContainerContext, node: Node) -> Decision:
@@ -81,7 +65,6 @@ def _memory(context: PodContext, node: Node) -> Decision:
 PREEMPTION: Final = Hook(
     "preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}
 )
-QUOTA_BURST: Final = Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst})
 IO_LIMIT: Final = Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit})
 IO_COST: Final = Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight})
 DYN_MEMORY: Final = Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory})

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, hooks
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik import blocks, hooks, quota_burst
+from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit, quota_turbo
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
@@ -22,7 +22,6 @@ from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.services.io_cost import IoCost
 from nri.agent.rubik.services.io_limit import IoLimit
 from nri.agent.rubik.services.preemption import Preemption
-from nri.agent.rubik.services.quota_burst import QuotaBurst
 from nri.agent.rubik.services.quota_turbo import QuotaTurbo
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
@@ -65,13 +64,13 @@ SERVICES: Final = (
         is_switch=True,
     ),
     ServiceRow(
-        "quotaBurst",
+        quota_burst.NAME,
         "containers that ask for it save up CPU time to use above their quota",
-        QuotaBurst,
+        quota_burst.QuotaBurst,
         owns=tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
         annotation=quota_burst.ANNOTATION,
-        check=quota_burst.burst_of,
-        hook=hooks.QUOTA_BURST,
+        check=quota_burst.parse,
+        hook=quota_burst.HOOK,
     ),
     ServiceRow(
         "ioLimit",

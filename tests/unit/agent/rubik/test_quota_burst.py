@@ -1,4 +1,4 @@
-"""quotaBurst: bursts of containers and their sum for the pod, taken back when they are no longer asked for."""
+"""quotaBurst: who gets a burst, at a creation and later, the pod's sum, and what is reset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.rubik_world import RubikWorld, pod
+from nri.agent.rubik import quota_burst
+from nri.agent.rubik.pods import Container, Pod
+from nri.agent.rubik.quota_burst import ANNOTATION, Quota
+from tests.support.rubik_world import RubikWorld, create_container, pod
 
 
 def made(folder: Path, *pods: dict[str, Any], **more: Any) -> RubikWorld:
@@ -126,3 +129,72 @@ def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quot
     world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="100000"))
     world.loop()
     assert bursts(world, a) == ("100000", "100000")
+
+
+POD = Pod("u", folder="p", containers=(Container("1", folder="p/1"), Container("2", folder="p/2")))
+
+
+def _asking(text: str) -> Pod:
+    return Pod("u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
+
+
+def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:
+    found = {"p": Quota(200_000, 100_000, 0), "p/1": Quota(50_000, 100_000, 0), "p/2": Quota(100_000, 100_000, 0)}
+    found |= {name.replace("_", "/"): quota for name, quota in quotas.items()}
+    burst = quota_burst.parse(pod.annotations) or 0
+    return {write.folder: write.value for write in quota_burst.writes(pod, burst, found.__getitem__, 4)}
+
+
+def test_a_burst_above_the_quota_is_refused_and_the_pod_has_the_sum_of_the_others() -> None:
+    assert _written(_asking("60000")) == {"p/2": "60000", "p": "60000"}
+    assert _written(_asking("50000")) == {"p/1": "50000", "p/2": "50000", "p": "100000"}
+    assert _written(_asking("50000"), p_1=Quota(None, 100_000, 0), p=Quota(400_000, 100_000, 0)) == {"p/2": "50000"}
+
+
+def test_an_unlimited_quota_takes_any_burst() -> None:
+    unlimited = Quota(-1, 100_000, 0)
+    assert _written(_asking("60000"), p=unlimited, p_1=unlimited) == {
+        "p/1": "60000",
+        "p/2": "60000",
+        "p": "120000",
+    }
+
+
+def test_zeros_before_a_burst_are_nothing() -> None:
+    assert quota_burst.parse({ANNOTATION: "0" * 24 + "7"}) == 7
+
+
+@pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
+def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="not a number of microseconds"):
+        _written(_asking(text))
+
+
+@pytest.mark.parametrize(
+    ("quota", "words", "expected"),
+    [
+        (50_000, {"quota_burst_time": "20000"}, 20_000),
+        (50_000, {"quota_burst_time": "60000"}, 0),
+        (-1, {"quota_burst_time": "60000"}, 60_000),
+        (50_000, {"quota_burst_time": "soon"}, 0),
+        (50_000, {}, 0),
+    ],
+    ids=["as asked", "above the quota", "without a quota", "no number", "not asked"],
+)
+def test_a_container_has_its_burst_before_its_first_instruction(
+    tmp_path: Path, quota: int, words: dict[str, str], expected: int
+) -> None:
+    world = RubikWorld(tmp_path, quotaBurst=None)
+    create_container(world, quota, **words)
+    assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == expected
+
+
+def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
+    create_container(world, 50_000, quota_burst_time="20000")
+    assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0
+    told = world.history.of("u")
+    assert told is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+        ("cpu.cfs_burst", "20000", "preview")
+    ]
