@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri.agent.rubik.decisions import cpi, dyn_cache, evict, quota_turbo
+from nri.agent.rubik import quota_turbo
+from nri.agent.rubik.decisions import cpi, dyn_cache, evict
 from nri.agent.rubik.decisions.dyn_memory import MemoryHigh
-from nri.agent.rubik.decisions.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks, share
 from nri.policies.formulas import MIN_QUOTA_US, quota_us
 from tests.support.rubik_world import RubikWorld, pod

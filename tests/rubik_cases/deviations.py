@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from nri.agent.rubik.decisions.quota_turbo import Knobs, Reading, Turbo
+from nri.agent.rubik.quota_turbo import Knobs, Reading, Turbo
 from nri.agent.rubik.service import Ticks
 from nri.host.usage import parse_cpu_times, parse_flat_keyed
 from tests.rubik_cases.expected import device_rows

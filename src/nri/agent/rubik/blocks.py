@@ -115,20 +115,6 @@ class DynMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaTurbo:
-    """Quotas above the limit while the node is idle; marks in percent of the node, the interval in milliseconds."""
-
-    highWaterMark: Annotated[int, Between(0, 99)] = 60
-    alarmWaterMark: Annotated[int, Between(1, 100)] = 80
-    syncInterval: Annotated[int, Between(100, 10_000)] = 100
-
-    def __post_init__(self) -> None:
-        if self.highWaterMark >= self.alarmWaterMark:
-            reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
-            raise WrongValue("highWaterMark", reason, "say a smaller one")
-
-
-@dataclass(frozen=True, slots=True)
 class Psi:
     """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on.
 

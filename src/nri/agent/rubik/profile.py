@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, hooks, quota_burst
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit, quota_turbo
+from nri.agent.rubik import blocks, hooks, quota_burst, quota_turbo
+from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
@@ -22,7 +22,6 @@ from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.services.io_cost import IoCost
 from nri.agent.rubik.services.io_limit import IoLimit
 from nri.agent.rubik.services.preemption import Preemption
-from nri.agent.rubik.services.quota_turbo import QuotaTurbo
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -57,8 +56,8 @@ SERVICES: Final = (
     ServiceRow(
         "quotaTurbo",
         "containers that ask for it get more than their quota while the node has CPU to spare",
-        QuotaTurbo,
-        block=blocks.QuotaTurbo,
+        quota_turbo.QuotaTurbo,
+        block=quota_turbo.Block,
         owns=tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
         annotation=quota_turbo.ANNOTATION,
         is_switch=True,

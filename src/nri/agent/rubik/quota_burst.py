@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.decisions import quota_turbo
+from nri.agent.rubik import quota_turbo
 from nri.agent.rubik.pods import Pod, limit_of, pod_of
 from nri.agent.rubik.service import Node, Service, Services, readable
 from nri.agent.settings.values import AgentSettings

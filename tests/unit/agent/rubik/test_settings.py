@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nri.agent.rubik.blocks import CpuEvict, Percents, QuotaTurbo
+from nri.agent.rubik import quota_turbo
+from nri.agent.rubik.blocks import CpuEvict, Percents
 from nri.agent.rubik.profile import PROFILE, READER
 from nri.agent.rubik.service import Node
 from nri.agent.rubik.settings import KIND, Agent, File
@@ -36,7 +37,7 @@ def _read(**blocks: object) -> dict[str, object]:
 def test_a_block_says_what_differs_from_the_defaults() -> None:
     found = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
     assert found == {
-        "quotaTurbo": QuotaTurbo(highWaterMark=50),
+        "quotaTurbo": quota_turbo.Block(highWaterMark=50),
         "cpuevict": CpuEvict(interval=5, windows=10),
         "ioLimit": None,
     }

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.rubik import quota_turbo
 from nri.agent.rubik.counting import Counting
-from nri.agent.rubik.decisions import quota_turbo
 from nri.agent.rubik.decisions.cpi import (
     ANNOTATION,
     LIMITED_US,

@@ -3,7 +3,7 @@
 Rules: levels and their substitutes are the hook's (`nri.agent.rubik.hooks`). Where a kernel has no level of
 memory, and has `memory.low`, the memory that online pods ask for is reclaimed last. The network is under control from
 the first process of a pod on, once; a node without the module is reported, and so is a pod that became online, because
-no level is taken back. Next: `nri.agent.rubik.services.quota_turbo`.
+no level is taken back. Next: `nri.agent.rubik.quota_turbo`.
 """
 
 from __future__ import annotations
