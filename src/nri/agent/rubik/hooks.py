@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from nri.agent.rubik.decisions import io_cost, io_limit, preemption
+from nri.agent.rubik.decisions import io_cost, preemption
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node
 from nri.policies.changes import Changes, Decision, Setting
 from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
 
 _NOTHING: Final = Decision()
@@ -28,20 +27,6 @@ def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     resources = node.services["preemption"].resource
     knobs = preemption.values(resources, node.has, pod=isinstance(context, PodContext))
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
-
-
-def _io_limit(context: ContainerContext, node: Node) -> Decision:
-    """The limits by disk that a container's pod asks for."""
-    try:
-        limits = io_limit.disk_limits(io_limit.parse(context.pod.annotations), node.disk).limits
-    except ValueError:
-        return _NOTHING
-    wanted: dict[str, Setting] = {}
-    for knob, devices in limits.items():
-        some = {disk: limit for disk, limit in devices.items() if limit != UNLIMITED}
-        if some and not context.sandbox and node.has(knob):
-            wanted[knob] = some
-    return Decision(Changes(wanted), f"annotation {io_limit.ANNOTATION}") if wanted else _NOTHING
 
 
 def _weight(context: PodContext, node: Node) -> Decision:
@@ -65,6 +50,7 @@ def _memory(context: PodContext, node: Node) -> Decision:
 PREEMPTION: Final = Hook(
     "preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}
 )
-IO_LIMIT: Final = Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit})
+
+
 IO_COST: Final = Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight})
 DYN_MEMORY: Final = Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory})

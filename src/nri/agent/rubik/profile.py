@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, hooks, quota_burst, quota_turbo
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost, io_limit
+from nri.agent.rubik import blocks, hooks, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
@@ -20,7 +20,6 @@ from nri.agent.rubik.services.dyn_cache import DynCache
 from nri.agent.rubik.services.dyn_memory import DynMemory
 from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.services.io_cost import IoCost
-from nri.agent.rubik.services.io_limit import IoLimit
 from nri.agent.rubik.services.preemption import Preemption
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
@@ -74,11 +73,11 @@ SERVICES: Final = (
     ServiceRow(
         "ioLimit",
         "block I/O of containers is limited, by disk, as their pod asks for",
-        IoLimit,
+        io_limit.IoLimit,
         owns=tuple(Owns(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
         annotation=io_limit.ANNOTATION,
         check=io_limit.check,
-        hook=hooks.IO_LIMIT,
+        hook=io_limit.HOOK,
     ),
     ServiceRow(
         "dynMemory",

@@ -11,7 +11,7 @@ from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.host_trees import TOP, write_files
-from tests.support.rubik_world import RubikWorld, create_container, pod, run_pod
+from tests.support.rubik_world import RubikWorld, pod, run_pod
 
 NET = {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}
 ALL = {"preemption": {"resource": ["cpu", "memory", "net"], "net": NET}}
@@ -83,18 +83,6 @@ def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path:
         assert updated.resources.cpu.shares.value == 2
         other = make_pod(name="web", uid="w")
         assert not runtime.create_container(other, make_container(pod_sandbox_id=other.id)).owners.owners
-
-
-LIMIT = '{"device_read_bps": [{"device": "8:0", "value": "7"}], "device_write_iops": [{"device": "8:0", "value": "0"}]}'
-
-
-@pytest.mark.parametrize(("text", "expected"), [(LIMIT, {"8:0": 7}), ("{", {})], ids=["as asked", "unreadable"])
-def test_a_container_has_its_limits_of_block_io_before_its_first_instruction(
-    tmp_path: Path, text: str, expected: dict[str, int]
-) -> None:
-    world = RubikWorld(tmp_path, ioLimit=None)
-    create_container(world, 50_000, blkio_limit=text)
-    assert read(world, "kubepods/burstable/podu/c", "io.read_bps", "io.write_iops") == [expected, {}]
 
 
 @pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])

@@ -1,6 +1,6 @@
 """Last-level cache and memory bandwidth of offline pods: five resctrl groups, one of which moves with cache misses.
 
-A share of the cache is a run of ways from the lowest on. Next: `nri.agent.rubik.decisions.io_limit`.
+A share of the cache is a run of ways from the lowest on. Next: `nri.agent.rubik.io_limit`.
 """
 
 from __future__ import annotations
