@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
+from nri.agent.rubik import io_cost
 from nri.agent.rubik.blocks import DynCache, Psi
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost
+from nri.agent.rubik.decisions import cpi, dyn_cache
 from nri.agent.rubik.decisions.dyn_memory import INTERVAL_S, MemoryHigh
 from nri.agent.rubik.decisions.evict import pressed
 
@@ -59,7 +60,10 @@ def _cost() -> str:
     """An online pod and an offline one want all of a disk; the kernel shares it by their weights."""
     ours, theirs = io_cost.weight(offline=False), io_cost.weight(offline=True)
     rows = []
-    for arm, weights, colour in (("equal weights", (io_cost.USUAL,) * 2, PLAIN), ("ioCost", (ours, theirs), OURS)):
+    for arm, weights, colour in (
+        ("equal weights", (io_cost.DEFAULT_WEIGHT,) * 2, PLAIN),
+        ("ioCost", (ours, theirs), OURS),
+    ):
         for who, weight in zip(("online", "offline"), weights, strict=True):
             part = 100 * weight / sum(weights)
             rows.append(

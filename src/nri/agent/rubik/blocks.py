@@ -79,35 +79,6 @@ class DynCache:
 
 
 @dataclass(frozen=True, slots=True)
-class IoCostParam:
-    """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
-
-    rbps: _Word = 0
-    rseqiops: _Word = 0
-    rrandiops: _Word = 0
-    wbps: _Word = 0
-    wseqiops: _Word = 0
-    wrandiops: _Word = 0
-
-
-@dataclass(frozen=True, slots=True)
-class IoCostDevice:
-    """The cost model of one disk."""
-
-    dev: str = ""
-    model: str = ""
-    param: IoCostParam = field(default_factory=IoCostParam)
-
-
-@dataclass(frozen=True, slots=True)
-class IoCostNode:
-    """The disks of a node by its name, or of every other one by `global`."""
-
-    nodeName: str = ""
-    config: list[IoCostDevice] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
 class DynMemory:
     """Memory of offline pods by the node's free memory."""
 

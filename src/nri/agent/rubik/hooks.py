@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nri.agent.rubik.decisions import io_cost, preemption
+from nri.agent.rubik.decisions import preemption
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node
 from nri.policies.changes import Changes, Decision, Setting
@@ -29,17 +29,6 @@ def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
 
 
-def _weight(context: PodContext, node: Node) -> Decision:
-    """The weight of a pod by its class, where the kernel has cost models."""
-    if not (node.has(io_cost.MODEL) and node.has(io_cost.QOS)):
-        return _NOTHING
-    knob = next(filter(node.has, io_cost.WEIGHTS), "")
-    if not knob or (knob == io_cost.WEIGHTS[0] and not io_cost.supported(node.command_line())):
-        return _NOTHING
-    weight = io_cost.weight(offline=class_of(context) == OFFLINE)
-    return Decision(Changes({knob: weight}), "online 1000, offline 10")
-
-
 def _memory(context: PodContext, node: Node) -> Decision:
     """The limit of an offline pod as it is now; none before the service has found out."""
     found = node.in_force.get("dynMemory", {}) if class_of(context) == OFFLINE else {}
@@ -52,5 +41,4 @@ PREEMPTION: Final = Hook(
 )
 
 
-IO_COST: Final = Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight})
 DYN_MEMORY: Final = Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory})

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, hooks, io_limit, quota_burst, quota_turbo
-from nri.agent.rubik.decisions import cpi, dyn_cache, io_cost
+from nri.agent.rubik import blocks, hooks, io_cost, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik.decisions import cpi, dyn_cache
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
@@ -19,7 +19,6 @@ from nri.agent.rubik.services.cpi import Cpi
 from nri.agent.rubik.services.dyn_cache import DynCache
 from nri.agent.rubik.services.dyn_memory import DynMemory
 from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
-from nri.agent.rubik.services.io_cost import IoCost
 from nri.agent.rubik.services.preemption import Preemption
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
@@ -99,13 +98,13 @@ SERVICES: Final = (
     ServiceRow(
         "ioCost",
         "disks have a cost model, and pods a weight by it",
-        IoCost,
-        block=list[blocks.IoCostNode],
+        io_cost.IoCost,
+        block=list[io_cost.NodeDevices],
         owns=(
             *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
             *(Owns(Level.POD, knob) for knob in ("io.cost_weight", "io.weight", "memory.wb_blkio_ino")),
         ),
-        hook=hooks.IO_COST,
+        hook=io_cost.HOOK,
         problems=io_cost.block_problems,
     ),
     ServiceRow(

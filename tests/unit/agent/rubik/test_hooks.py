@@ -85,24 +85,6 @@ def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path:
         assert not runtime.create_container(other, make_container(pod_sandbox_id=other.id)).owners.owners
 
 
-@pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])
-def test_a_pod_has_its_weight_before_a_service_has_a_round(tmp_path: Path, cmdline: str, weights: list[int]) -> None:
-    world = RubikWorld(tmp_path, ioCost=[])
-    names = (*(f"blkio.cost.{name}" for name in ("model", "qos")), "kubepods/blkio.cost.weight")
-    write_files(tmp_path, {f"{TOP}/blkio/{name}": "100\n" for name in names} | {"proc/cmdline": f"{cmdline}\n"})
-    paths = [f"kubepods/burstable/pod{name}" for name in ("batch", "web")]
-    write_files(tmp_path, {f"{TOP}/blkio/{path}/blkio.cost.weight": "100\n" for path in paths})
-    run_pod(world, "batch", offline=True)
-    run_pod(world, "web", offline=False)
-    assert [world.value(path, "io.cost_weight") for path in paths] == weights
-
-
-def test_a_kernel_without_cost_models_gives_no_weights(tmp_path: Path) -> None:
-    world = RubikWorld(tmp_path, ioCost=[])
-    write_files(tmp_path, {f"{TOP}/blkio/kubepods/burstable/podweb/blkio.weight": "100\n"})
-    assert world.value(run_pod(world, "web", offline=False), "io.weight") == 100
-
-
 def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, pod("first", offline=True), dynMemory={"policy": "fssr"})
     world.memory(100 << 30, 0, 50 << 30)

@@ -3,7 +3,7 @@
 Rules: a pod's level is that of its annotation; one that cannot be read costs it the service and keeps the last good
 one. Misses of online pods move the dynamic group, where the processor counts them; else it stays where it starts, which
 is reported. Caches have the numbers of their domains. Groups go when the service is switched off. Next:
-`nri.agent.rubik.services.io_cost`.
+`nri.agent.rubik.io_cost`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ioCost: models of disks, weights of pods by version and kernel, and all of it taken back."""
+"""ioCost: models of disks and weights of pods, at a creation and later."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from nri.agent.rubik import io_cost
+from nri.agent.rubik.io_cost import Device, NodeDevices, Parameters
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
 from tests.support.host_trees import TOP, write_files
 from tests.support.needs import need_root
-from tests.support.rubik_world import RubikWorld, pod
+from tests.support.rubik_world import RubikWorld, pod, run_pod
 
 PARAM = dict.fromkeys(("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), 7)
 WORDS = " ".join(f"{key}=7" for key in PARAM)
@@ -113,3 +116,65 @@ def test_a_kernel_that_cannot_is_told(tmp_path: Path, cmdline: str, unlinked: st
     assert "ioCost: pods have no weights: unsupported here" in world.loops.health()[1]
     assert words in world.loops.health()[1]
     assert text(world, f"{world.folder_of(WEB)}/blkio.cost.weight") == "100"
+
+
+GOOD = Device("nvme0n1", "linear", Parameters(1, 2, 3, 4, 5, 6))
+MODEL_WORDS = "rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"
+
+
+def test_the_first_entry_of_the_node_counts_else_the_last_of_all() -> None:
+    nodes = [NodeDevices("global", [GOOD]), NodeDevices("n", []), NodeDevices("n", [GOOD]), NodeDevices("global", [])]
+    assert list(io_cost.devices_of(nodes, "n")) == []
+    assert list(io_cost.devices_of(nodes[:2], "other")) == [GOOD]
+    assert list(io_cost.devices_of([], "n")) == []
+
+
+def test_a_minor_number_above_255_is_one() -> None:
+    found = [(each.knob, each.value) for each in io_cost.writes([GOOD], lambda name: "259:300")]
+    assert found == [
+        ("io.cost_model", f"259:300 {MODEL_WORDS}"),
+        ("io.cost_qos", "259:300 enable=1 ctrl=user min=100.00 max=100.00"),
+    ]
+    assert io_cost.clear(["8:0"])[0].value == "8:0 enable=0 ctrl=user min=100.00 max=100.00"
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        (Device("null", "linear", GOOD.param), "config\\[0\\].dev: 'null' is no block device"),
+        (Device("nvme0n1", "exact", GOOD.param), "config\\[0\\].model"),
+        (Device("nvme0n1", "linear", Parameters(1)), "config\\[0\\].param.rseqiops: 0"),
+    ],
+)
+def test_a_disk_that_cannot_be_is_named(device: Device, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        list(io_cost.writes([device], lambda name: "259:0" if name == "nvme0n1" else ""))
+
+
+def test_written_pages_count_only_where_the_kernel_was_told_so() -> None:
+    assert io_cost.supported("quiet cgroup1_writeback\n")
+    assert not io_cost.supported("no_cgroup1_writeback=1")
+
+
+def test_weights_of_pods() -> None:
+    off = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+    assert [each.value for each in io_cost.pod_writes(off, "77")] == ["10", "77"]
+    assert [each.value for each in io_cost.pod_writes(Pod("u", folder="p"), "")] == ["1000"]
+
+
+@pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])
+def test_a_pod_has_its_weight_before_a_service_has_a_round(tmp_path: Path, cmdline: str, weights: list[int]) -> None:
+    world = RubikWorld(tmp_path, ioCost=[])
+    names = (*(f"blkio.cost.{name}" for name in ("model", "qos")), "kubepods/blkio.cost.weight")
+    write_files(tmp_path, {f"{TOP}/blkio/{name}": "100\n" for name in names} | {"proc/cmdline": f"{cmdline}\n"})
+    paths = [f"kubepods/burstable/pod{name}" for name in ("batch", "web")]
+    write_files(tmp_path, {f"{TOP}/blkio/{path}/blkio.cost.weight": "100\n" for path in paths})
+    run_pod(world, "batch", offline=True)
+    run_pod(world, "web", offline=False)
+    assert [world.value(path, "io.cost_weight") for path in paths] == weights
+
+
+def test_a_kernel_without_cost_models_gives_no_weights(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, ioCost=[])
+    write_files(tmp_path, {f"{TOP}/blkio/kubepods/burstable/podweb/blkio.weight": "100\n"})
+    assert world.value(run_pod(world, "web", offline=False), "io.weight") == 100
