@@ -13,8 +13,8 @@ from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri.agent.rubik import io_cost
 from nri.agent.rubik.blocks import DynCache, Psi
 from nri.agent.rubik.decisions import cpi, dyn_cache
-from nri.agent.rubik.decisions.dyn_memory import INTERVAL_S, MemoryHigh
 from nri.agent.rubik.decisions.evict import pressed
+from nri.agent.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 
 __all__ = ["PICTURES", "decided"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri.agent.rubik import quota_turbo
 from nri.agent.rubik.decisions import cpi, dyn_cache, evict
-from nri.agent.rubik.decisions.dyn_memory import MemoryHigh
+from nri.agent.rubik.dyn_memory import MemoryHigh
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks, share
 from nri.policies.formulas import MIN_QUOTA_US, quota_us

@@ -79,13 +79,6 @@ class DynCache:
 
 
 @dataclass(frozen=True, slots=True)
-class DynMemory:
-    """Memory of offline pods by the node's free memory."""
-
-    policy: Literal["fssr"]
-
-
-@dataclass(frozen=True, slots=True)
 class Psi:
     """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on.
 

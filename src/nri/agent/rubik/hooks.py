@@ -12,7 +12,7 @@ from typing import Final
 from nri.agent.rubik.decisions import preemption
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node
-from nri.policies.changes import Changes, Decision, Setting
+from nri.policies.changes import Changes, Decision
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
 
@@ -29,16 +29,6 @@ def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
 
 
-def _memory(context: PodContext, node: Node) -> Decision:
-    """The limit of an offline pod as it is now; none before the service has found out."""
-    found = node.in_force.get("dynMemory", {}) if class_of(context) == OFFLINE else {}
-    wanted: dict[str, Setting] = {knob: value for knob, value in found.items() if node.has(knob)}
-    return Decision(Changes(wanted), "that of all offline pods now") if wanted else _NOTHING
-
-
 PREEMPTION: Final = Hook(
     "preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}
 )
-
-
-DYN_MEMORY: Final = Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory})

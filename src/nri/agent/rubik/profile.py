@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, hooks, io_cost, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik import blocks, dyn_memory, hooks, io_cost, io_limit, quota_burst, quota_turbo
 from nri.agent.rubik.decisions import cpi, dyn_cache
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.services.cpi import Cpi
 from nri.agent.rubik.services.dyn_cache import DynCache
-from nri.agent.rubik.services.dyn_memory import DynMemory
 from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.services.preemption import Preemption
 from nri.agent.rubik.settings import KIND, Reader
@@ -81,10 +80,10 @@ SERVICES: Final = (
     ServiceRow(
         "dynMemory",
         "memory.high of offline pods follows the node's free memory",
-        DynMemory,
-        block=blocks.DynMemory,
+        dyn_memory.DynMemory,
+        block=dyn_memory.Block,
         owns=tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
-        hook=hooks.DYN_MEMORY,
+        hook=dyn_memory.HOOK,
     ),
     ServiceRow(
         "dynCache",

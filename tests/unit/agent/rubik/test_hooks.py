@@ -11,7 +11,7 @@ from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.host_trees import TOP, write_files
-from tests.support.rubik_world import RubikWorld, pod, run_pod
+from tests.support.rubik_world import RubikWorld, pod
 
 NET = {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}
 ALL = {"preemption": {"resource": ["cpu", "memory", "net"], "net": NET}}
@@ -83,12 +83,3 @@ def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path:
         assert updated.resources.cpu.shares.value == 2
         other = make_pod(name="web", uid="w")
         assert not runtime.create_container(other, make_container(pod_sandbox_id=other.id)).owners.owners
-
-
-def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:
-    world = RubikWorld(tmp_path, pod("first", offline=True), dynMemory={"policy": "fssr"})
-    world.memory(100 << 30, 0, 50 << 30)
-    unlimited = world.value(run_pod(world, "early", offline=True), "memory.high")
-    world.loop(1, 5)
-    later = [world.value(run_pod(world, name, offline), "memory.high") for name, offline in (("a", True), ("b", False))]
-    assert later == [80 << 30, unlimited]

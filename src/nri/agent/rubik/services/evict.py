@@ -4,7 +4,7 @@ Rules: one pod at a time, and only after so many rounds in a row above the thres
 (`loops.evict_after`); a cool-down follows an eviction that is under way, and nothing else. A pod that was asked to go
 is not asked again for a minute, in which it may end; one that may not go, such as by a disruption budget, leaves it to
 the next. Pods of kube-system, static pods and mirrors are no candidates. Next:
-`nri.agent.rubik.services.dyn_memory`.
+`nri.agent.rubik.dyn_memory`.
 """
 
 from __future__ import annotations

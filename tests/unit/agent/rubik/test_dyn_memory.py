@@ -1,11 +1,18 @@
-"""dynMemory: limits of offline pods that fall with the node's free memory, and go when they are not asked for."""
+"""dynMemory: the limit over time, and memory.high of offline pods, at a creation and later."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.rubik import dyn_memory
+from nri.agent.rubik.dyn_memory import MemoryHigh
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
 from tests.support.host_trees import TOP
-from tests.support.rubik_world import RubikWorld, pod
+from tests.support.rubik_world import RubikWorld, pod, run_pod
 
 GIB = 1 << 30
 FSSR = {"dynMemory": {"policy": "fssr"}}
@@ -97,3 +104,52 @@ def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
         file.unlink()
     world.loop(2, 5)
     assert "dynMemory: offline pods have no limit: unsupported here" in world.loops.health()[1]
+
+
+OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+
+
+#: Percents of the memory that are free, and in how many readings in a row.
+runs = st.lists(st.tuples(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), st.sampled_from([1, 2, 12, 13, 30])))
+
+
+@given(st.integers(1000, 1 << 40), runs)
+def test_the_walk_is_that_of_the_text(total: int, runs: list[tuple[int, int]]) -> None:
+    assert dyn_memory.INTERVAL_S == 5
+    walk, high, quiet = MemoryHigh(total), total * 8 // 10, 0
+    for percent in (percent for percent, times in runs for _ in range(times)):
+        free = total * percent // 100
+        before = high
+        if free < total // 10:
+            high, quiet = max(high - total // 10, total * 3 // 10), 0
+        elif free <= 2 * (total // 10):
+            quiet = 0
+        elif quiet == 12:
+            high, quiet = min(high + total // 100, total * 8 // 10), 0
+        else:
+            quiet += 1
+        assert walk.read(free) is (high != before)
+        assert (walk.high, walk.quiet) == (high, quiet)
+
+
+@pytest.mark.parametrize("total", [None, 0, -5])
+def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | None) -> None:
+    with pytest.raises(ValueError, match="MemTotal"):
+        MemoryHigh(total)
+
+
+def test_a_pod_that_becomes_online_is_free_again() -> None:
+    assert [each.value for each in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
+    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod("u", folder="p"), 5)] == [
+        ("memory.high", "-1")
+    ]
+    assert dyn_memory.writes(Pod("u"), Pod("u"), 5) == []
+
+
+def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, pod("first", offline=True), dynMemory={"policy": "fssr"})
+    world.memory(100 << 30, 0, 50 << 30)
+    unlimited = world.value(run_pod(world, "early", offline=True), "memory.high")
+    world.loop(1, 5)
+    later = [world.value(run_pod(world, name, offline), "memory.high") for name, offline in (("a", True), ("b", False))]
+    assert later == [80 << 30, unlimited]
