@@ -10,7 +10,7 @@ from typing import Any, Final
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
-from nri.agent.rubik import blocks
+from nri.agent.rubik import preemption
 from nri.agent.rubik.pods import OFFLINE, Pod, class_of, pod_of
 from nri.agent.rubik.profile import READER, SERVICES
 from nri.agent.rubik.service import Service, Services
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
     if not hasattr(value, "__dataclass_fields__"):
         return value
     fields = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
-    unset = (None, 0) if isinstance(value, blocks.Net) else (None,)
+    unset = (None, 0) if isinstance(value, preemption.Net) else (None,)
     return {name: _plain(item) for name, item in fields if item not in unset}
 
 

@@ -18,38 +18,6 @@ _Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Net:
-    """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
-
-    waterline: _Word = 0
-    bandwidthLow: _Word = 0
-    bandwidthHigh: _Word = 0
-
-    def wrong(self) -> str:
-        """Return what is wrong with it, where the network is held back; "" if nothing is."""
-        for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
-            value = getattr(self, key)
-            if not least <= value <= _MOST_MB:
-                said = f"{key} {value} is not" if value else f"{key} is missing:"
-                return f"{said} from {least} to {_MOST_MB}"
-        low, high = self.bandwidthLow, self.bandwidthHigh
-        return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
-
-
-@dataclass(frozen=True, slots=True)
-class Preemption:
-    """Absolute priority of online pods: for which resources."""
-
-    resource: list[Literal["cpu", "memory", "net"]]
-    net: Net = field(default_factory=Net)
-
-    def __post_init__(self) -> None:
-        _some(self.resource, "cpu, memory, net")
-        if "net" in self.resource and (wrong := self.net.wrong()):
-            raise WrongValue("net", wrong, "the resource net needs all three")
-
-
-@dataclass(frozen=True, slots=True)
 class Percents:
     """Shares in percent of three groups."""
 

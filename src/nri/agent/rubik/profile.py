@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, dyn_memory, hooks, io_cost, io_limit, quota_burst, quota_turbo
+from nri.agent.rubik import blocks, dyn_memory, io_cost, io_limit, preemption, quota_burst, quota_turbo
 from nri.agent.rubik.decisions import cpi, dyn_cache
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
@@ -18,7 +18,6 @@ from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.services.cpi import Cpi
 from nri.agent.rubik.services.dyn_cache import DynCache
 from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
-from nri.agent.rubik.services.preemption import Preemption
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -35,8 +34,8 @@ SERVICES: Final = (
     ServiceRow(
         "preemption",
         "online pods come first: for CPU, memory and the network",
-        Preemption,
-        block=blocks.Preemption,
+        preemption.Preemption,
+        block=preemption.Block,
         owns=(
             *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
             *(Owns(Level.CONTAINER, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.shares", "oom_score_adj")),
@@ -48,7 +47,7 @@ SERVICES: Final = (
             *(Owns(level, "memory.low", _ONLINE) for level in _POD_AND_CONTAINER),
             Owns(Level.KUBE_QOS, "memory.low"),
         ),
-        hook=hooks.PREEMPTION,
+        hook=preemption.HOOK,
     ),
     ServiceRow(
         "quotaTurbo",
