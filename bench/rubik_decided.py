@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
-from nri.agent.rubik import io_cost
-from nri.agent.rubik.blocks import DynCache, Psi
-from nri.agent.rubik.decisions import cpi, dyn_cache
+from nri.agent.rubik import dyn_cache, io_cost
+from nri.agent.rubik.blocks import Psi
+from nri.agent.rubik.decisions import cpi
 from nri.agent.rubik.decisions.evict import pressed
+from nri.agent.rubik.dyn_cache import Block
 from nri.agent.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 
 __all__ = ["PICTURES", "decided"]
@@ -74,7 +75,7 @@ def _cost() -> str:
 
 def _cache() -> str:
     """Online pods are quiet, and then miss the more the more of the cache offline ones have."""
-    config, part, missed = DynCache(defaultLimitMode="dynamic"), Points(), Points()
+    config, part, missed = Block(defaultLimitMode="dynamic"), Points(), Points()
     now = dyn_cache.group_shares(config)[dyn_cache.DYNAMIC]
     fell: dict[str, float] = {}
     for second in range(41):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.decisions import cpi, dyn_cache, evict
+from nri.agent.rubik import dyn_cache, quota_turbo
+from nri.agent.rubik.decisions import cpi, evict
 from nri.agent.rubik.dyn_memory import MemoryHigh
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks, share

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.rubik import counting
-from nri.agent.rubik.decisions import cpi, dyn_cache, evict
+from nri.agent.rubik import counting, dyn_cache
+from nri.agent.rubik.decisions import cpi, evict
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.rubik_cases.limits import resctrl_files

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nri.agent.rubik import io_limit
-from nri.agent.rubik.decisions import dyn_cache
+from nri.agent.rubik import dyn_cache, io_limit
 from nri.host.usage import memory
 from tests.rubik_cases.expected import device_rows
 from tests.rubik_cases.world import CaseWorld, Json, rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from nri.config import Between
@@ -15,35 +15,6 @@ _Seconds = Annotated[int, Between(1, 3600)]
 _Threshold = Annotated[int, Between(1, 99)]
 _Cooldown = Annotated[int, Between(1, 2**63 - 2)]
 _Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Percents:
-    """Shares in percent of three groups."""
-
-    low: _Percent = 20
-    mid: _Percent = 30
-    high: _Percent = 50
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.mid <= self.high:
-            raise WrongValue("low", f"{self.low}, mid {self.mid} and high {self.high} do not ascend", "sort them")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bandwidths(Percents):
-    low: _Percent = 10
-
-
-@dataclass(frozen=True, slots=True)
-class DynCache:
-    """Last-level cache and memory bandwidth of offline pods; times in milliseconds."""
-
-    defaultLimitMode: Literal["static", "dynamic"] = "static"
-    adjustInterval: _MilliS = 1000
-    perfDuration: _MilliS = 1000
-    l3Percent: Percents = field(default_factory=Percents)
-    memBandPercent: _Bandwidths = field(default_factory=_Bandwidths)
 
 
 @dataclass(frozen=True, slots=True)

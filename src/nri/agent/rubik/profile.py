@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, dyn_memory, io_cost, io_limit, preemption, quota_burst, quota_turbo
-from nri.agent.rubik.decisions import cpi, dyn_cache
+from nri.agent.rubik import blocks, dyn_cache, dyn_memory, io_cost, io_limit, preemption, quota_burst, quota_turbo
+from nri.agent.rubik.decisions import cpi
 from nri.agent.rubik.machine import Kernel, block_device
-from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, Pod, class_of
+from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.services.cpi import Cpi
-from nri.agent.rubik.services.dyn_cache import DynCache
 from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
@@ -87,11 +86,11 @@ SERVICES: Final = (
     ServiceRow(
         "dynCache",
         "offline pods have a part of the last-level cache and of memory bandwidth",
-        DynCache,
-        block=blocks.DynCache,
+        dyn_cache.DynCache,
+        block=dyn_cache.Block,
         owns=(Owns(Level.NODE, "resctrl"),),
         annotation=dyn_cache.ANNOTATION,
-        check=lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
+        check=dyn_cache.check,
     ),
     ServiceRow(
         "ioCost",

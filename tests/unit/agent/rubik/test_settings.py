@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.blocks import CpuEvict, Percents
+from nri.agent.rubik.blocks import CpuEvict
+from nri.agent.rubik.dyn_cache import Percents
 from nri.agent.rubik.profile import PROFILE, READER
 from nri.agent.rubik.service import Node
 from nri.agent.rubik.settings import KIND, Agent, File

@@ -124,7 +124,7 @@ class Cpi(Service):
             for uid in sorted(antagonists(self.online.values(), self.suspects, nanoseconds(made.sample))):
                 self._limit(made, offline[uid])
         self._restore(made, pods)
-        self._counting.tell(made)
+        self._counting.report(made)
 
     def _is_due(self, what: str, now: float, pause_s: float) -> bool:
         if now < self.due[what]:
