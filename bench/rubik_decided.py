@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
-from nri.agent.rubik import dyn_cache, io_cost
-from nri.agent.rubik.blocks import Psi
+from nri.agent.rubik import dyn_cache, io_cost, psi
 from nri.agent.rubik.decisions import cpi
-from nri.agent.rubik.decisions.evict import pressed
 from nri.agent.rubik.dyn_cache import Block
 from nri.agent.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 
@@ -44,13 +42,13 @@ def _memory() -> str:
 
 def _psi() -> str:
     """Three offline pods come, each of which makes an online one wait 4 % of the time more."""
-    block, waits, left, avg10 = Psi(["cpu"]), Points(), 0, 0.0
+    block, waits, left, avg10 = psi.Block(["cpu"]), Points(), 0, 0.0
     evicted: dict[str, float] = {}
     for second in range(121):
         left = 3 if second == 15 else left
         avg10 += (1 + 4 * left - avg10) / 10
         waits.append((second, avg10 / block.avg10threshold))
-        if second % block.interval == 0 and pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
+        if second % block.interval == 0 and psi.pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
             left -= 1
             evicted[f"eviction {len(evicted) + 1}"] = float(second)
     title = f"psi: the wait of an online pod, in thresholds {_SAID}"

@@ -14,7 +14,8 @@ import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
 from nri.agent.rubik import counting, dyn_cache
-from nri.agent.rubik.decisions import cpi, evict
+from nri.agent.rubik.decisions import cpi
+from nri.agent.rubik.memory_evict import memory_percent
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.rubik_cases.limits import resctrl_files
@@ -174,7 +175,7 @@ def _check(folder: Path, given: Json, expected: Json) -> Json:
     world.round()
     if _unknown(world):
         return {"error": True}
-    return {"used_percent": evict.memory_percent(world.sample().sizes), "exceeded": bool(world.asked.pods)}
+    return {"used_percent": memory_percent(world.sample().sizes), "exceeded": bool(world.asked.pods)}
 
 
 def _unknown(world: CaseWorld) -> bool:

@@ -10,13 +10,23 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.rubik import blocks, dyn_cache, dyn_memory, io_cost, io_limit, preemption, quota_burst, quota_turbo
+from nri.agent.rubik import (
+    cpu_evict,
+    dyn_cache,
+    dyn_memory,
+    io_cost,
+    io_limit,
+    memory_evict,
+    preemption,
+    psi,
+    quota_burst,
+    quota_turbo,
+)
 from nri.agent.rubik.decisions import cpi
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.services.cpi import Cpi
-from nri.agent.rubik.services.evict import CpuEvict, MemoryEvict, PsiEvict
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -114,13 +124,15 @@ SERVICES: Final = (
         ),
         annotation=cpi.ANNOTATION,
     ),
-    ServiceRow("psi", "an offline pod is evicted when online pods wait", PsiEvict, block=blocks.Psi),
-    ServiceRow("cpuevict", "an offline pod is evicted when the node is busy", CpuEvict, block=blocks.CpuEvict),
+    ServiceRow("psi", "an offline pod is evicted when online pods wait", psi.PsiEvict, block=psi.Block),
+    ServiceRow(
+        "cpuevict", "an offline pod is evicted when the node is busy", cpu_evict.CpuEvict, block=cpu_evict.Block
+    ),
     ServiceRow(
         "memoryevict",
         "an offline pod is evicted when the node's memory is full",
-        MemoryEvict,
-        block=blocks.MemoryEvict,
+        memory_evict.MemoryEvict,
+        block=memory_evict.Block,
     ),
 )
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.blocks import CpuEvict
+from nri.agent.rubik import cpu_evict, quota_turbo
 from nri.agent.rubik.dyn_cache import Percents
 from nri.agent.rubik.profile import PROFILE, READER
 from nri.agent.rubik.service import Node
@@ -39,7 +38,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
     found = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
     assert found == {
         "quotaTurbo": quota_turbo.Block(highWaterMark=50),
-        "cpuevict": CpuEvict(interval=5, windows=10),
+        "cpuevict": cpu_evict.Block(interval=5, windows=10),
         "ioLimit": None,
     }
     assert _read(memoryevict={"threshold": 60, "THRESHOLD": 5})["memoryevict"].threshold == 60  # type: ignore[attr-defined]
