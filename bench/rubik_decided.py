@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
-from nri.agent.rubik import dyn_cache, io_cost, psi
-from nri.agent.rubik.decisions import cpi
+from nri.agent.rubik import cpi, dyn_cache, io_cost, psi
 from nri.agent.rubik.dyn_cache import Block
 from nri.agent.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 

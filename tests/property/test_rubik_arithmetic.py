@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri.agent.rubik import dyn_cache, evict, quota_turbo
-from nri.agent.rubik.decisions import cpi
+from nri.agent.rubik import cpi, dyn_cache, evict, quota_turbo
 from nri.agent.rubik.dyn_memory import MemoryHigh
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo

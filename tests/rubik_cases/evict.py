@@ -13,8 +13,7 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.rubik import counting, dyn_cache
-from nri.agent.rubik.decisions import cpi
+from nri.agent.rubik import counting, cpi, dyn_cache
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.host import Unsupported
 from nri.host.perf import Event

@@ -1,10 +1,10 @@
 """The evictions of offline pods: what psi, cpuevict and memoryevict share.
 
 One pod is evicted at a time: the biggest user of the resource, of equal ones the newer, and never a pod whose use is
-unknown. It takes as many rounds in a row above the threshold as the settings say (`loops.evict_after`). A cooldown begins
-when an eviction is accepted. The evicted pod is not asked again for a minute, in which it may end; a pod that may not
-go, for example because of a disruption budget, leaves it to the next one. Pods of kube-system, static pods and mirrors
-are not candidates.
+unknown. It takes as many rounds in a row above the threshold as the settings say (`loops.evict_after`). A cooldown
+begins when an eviction is accepted. The evicted pod is not asked again for a minute, in which it may end; a pod that
+may not go, for example because of a disruption budget, leaves it to the next one. Pods of kube-system, static pods and
+mirrors are not candidates.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.rubik import (
+    cpi,
     cpu_evict,
     dyn_cache,
     dyn_memory,
@@ -22,11 +23,9 @@ from nri.agent.rubik import (
     quota_burst,
     quota_turbo,
 )
-from nri.agent.rubik.decisions import cpi
 from nri.agent.rubik.machine import Kernel, block_device
 from nri.agent.rubik.pods import OFFLINE, ONLINE, PREEMPTIBLE, class_of
 from nri.agent.rubik.service import Node, ServiceRow, Services
-from nri.agent.rubik.services.cpi import Cpi
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -117,7 +116,7 @@ SERVICES: Final = (
     ServiceRow(
         "cpi",
         "offline pods that slow online ones down are limited for a while",
-        Cpi,
+        cpi.Cpi,
         # It leaves pods alone whose quotas quotaTurbo moves.
         owns=tuple(
             Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER
