@@ -40,9 +40,8 @@ _OFFLINE, _ONLINE = frozenset({OFFLINE}), frozenset({ONLINE})
 
 SERVICES: Final = (
     ServiceRow(
-        "preemption",
-        "online pods come first: for CPU, memory and the network",
         preemption.Preemption,
+        "online pods come first: for CPU, memory and the network",
         block=preemption.Block,
         owns=(
             *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
@@ -58,53 +57,47 @@ SERVICES: Final = (
         hook=preemption.HOOK,
     ),
     ServiceRow(
-        "quotaTurbo",
-        "containers that ask for it get more than their quota while the node has CPU to spare",
         quota_turbo.QuotaTurbo,
+        "containers that ask for it get more than their quota while the node has CPU to spare",
         block=quota_turbo.Block,
         owns=tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
         annotation=quota_turbo.ANNOTATION,
         is_switch=True,
     ),
     ServiceRow(
-        quota_burst.NAME,
-        "containers that ask for it save up CPU time to use above their quota",
         quota_burst.QuotaBurst,
+        "containers that ask for it save up CPU time to use above their quota",
         owns=tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
         annotation=quota_burst.ANNOTATION,
         check=quota_burst.parse,
         hook=quota_burst.HOOK,
     ),
     ServiceRow(
-        "ioLimit",
-        "block I/O of containers is limited, by disk, as their pod asks for",
         io_limit.IoLimit,
+        "block I/O of containers is limited, by disk, as their pod asks for",
         owns=tuple(Owns(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
         annotation=io_limit.ANNOTATION,
         check=io_limit.check,
         hook=io_limit.HOOK,
     ),
     ServiceRow(
-        "dynMemory",
-        "memory.high of offline pods follows the node's free memory",
         dyn_memory.DynMemory,
+        "memory.high of offline pods follows the node's free memory",
         block=dyn_memory.Block,
         owns=tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
         hook=dyn_memory.HOOK,
     ),
     ServiceRow(
-        "dynCache",
-        "offline pods have a part of the last-level cache and of memory bandwidth",
         dyn_cache.DynCache,
+        "offline pods have a part of the last-level cache and of memory bandwidth",
         block=dyn_cache.Block,
         owns=(Owns(Level.NODE, "resctrl"),),
         annotation=dyn_cache.ANNOTATION,
         check=dyn_cache.check,
     ),
     ServiceRow(
-        "ioCost",
-        "disks have a cost model, and pods a weight by it",
         io_cost.IoCost,
+        "disks have a cost model, and pods a weight by it",
         block=list[io_cost.NodeDevices],
         owns=(
             *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
@@ -114,23 +107,19 @@ SERVICES: Final = (
         problems=io_cost.block_problems,
     ),
     ServiceRow(
-        "cpi",
-        "offline pods that slow online ones down are limited for a while",
         cpi.Cpi,
+        "offline pods that slow online ones down are limited for a while",
         # It leaves pods alone whose quotas quotaTurbo moves.
         owns=tuple(
             Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER
         ),
         annotation=cpi.ANNOTATION,
     ),
-    ServiceRow("psi", "an offline pod is evicted when online pods wait", psi.PsiEvict, block=psi.Block),
+    ServiceRow(psi.PsiEvict, "an offline pod is evicted when online pods wait", block=psi.Block),
+    ServiceRow(cpu_evict.CpuEvict, "an offline pod is evicted when the node is busy", block=cpu_evict.Block),
     ServiceRow(
-        "cpuevict", "an offline pod is evicted when the node is busy", cpu_evict.CpuEvict, block=cpu_evict.Block
-    ),
-    ServiceRow(
-        "memoryevict",
-        "an offline pod is evicted when the node's memory is full",
         memory_evict.MemoryEvict,
+        "an offline pod is evicted when the node's memory is full",
         block=memory_evict.Block,
     ),
 )

@@ -105,6 +105,7 @@ class Service(Strategy):
     """One service with its rounds.
 
     Attributes:
+        name: its name in `agent.enabledFeatures`.
         interval_s: the pause between two rounds in seconds, by the file.
         transient: whether its values are reset when the agent ends.
         block: its block of the file; None if it has no block, or is off.
@@ -171,9 +172,8 @@ class ServiceRow(NamedTuple):
     """One service, for the profile.
 
     Attributes:
-        name: its name in `agent.enabledFeatures`, and the key of its block.
-        what: what it does, for people.
         service: the class with its rounds.
+        what: what it does, for people.
         block: the type of its block in the file; None for a service without a block.
         owns: the cgroup files that it sets.
         annotation: the annotation by which a pod asks for it; "" if there is no such annotation.
@@ -183,9 +183,8 @@ class ServiceRow(NamedTuple):
         problems: yields what is wrong with a block of the right type; paths begin at the block.
     """
 
-    name: str
-    what: str
     service: type[Service]
+    what: str
     block: Any = None
     owns: tuple[Owns, ...] = ()
     annotation: str = ""
@@ -193,6 +192,11 @@ class ServiceRow(NamedTuple):
     check: Callable[[Mapping[str, str]], object] | None = None
     hook: Hook | None = None
     problems: Callable[[Any], Iterable[Problem]] = _no_problems
+
+    @property
+    def name(self) -> str:
+        """Its name in `agent.enabledFeatures`, and the key of its block."""
+        return self.service.name
 
 
 def readable(
