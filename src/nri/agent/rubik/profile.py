@@ -133,8 +133,8 @@ _SIMILARITY: Final = 0.88
 
 
 def _strategy(row: ServiceRow) -> StrategyRow:
-    made = f"{row.service.__module__}:{row.service.__qualname__}"
-    return StrategyRow(row.name, False, row.what, made, row.owns, row.annotation)
+    class_name = f"{row.service.__module__}:{row.service.__qualname__}"
+    return StrategyRow(row.name, False, row.what, class_name, row.owns, row.annotation)
 
 
 def _node(settings: AgentSettings, root: Root) -> Node:
