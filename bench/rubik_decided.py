@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
-from nri.policies.rubik import cpi, dyn_cache, io_cost
-from nri.policies.rubik.dyn_memory import INTERVAL_S, MemoryHigh
-from nri.policies.rubik.evict import pressed
-from nri.policies.rubik.settings import DynCache, Psi
+from nri.agent.rubik import cpi, dyn_cache, io_cost, psi
+from nri.agent.rubik.dyn_cache import Block
+from nri.agent.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 
 __all__ = ["PICTURES", "decided"]
 
@@ -42,13 +41,13 @@ def _memory() -> str:
 
 def _psi() -> str:
     """Three offline pods come, each of which makes an online one wait 4 % of the time more."""
-    block, waits, left, avg10 = Psi(["cpu"]), Points(), 0, 0.0
+    block, waits, left, avg10 = psi.Block(["cpu"]), Points(), 0, 0.0
     evicted: dict[str, float] = {}
     for second in range(121):
         left = 3 if second == 15 else left
         avg10 += (1 + 4 * left - avg10) / 10
         waits.append((second, avg10 / block.avg10threshold))
-        if second % block.interval == 0 and pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
+        if second % block.interval == 0 and psi.pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
             left -= 1
             evicted[f"eviction {len(evicted) + 1}"] = float(second)
     title = f"psi: the wait of an online pod, in thresholds {_SAID}"
@@ -59,7 +58,10 @@ def _cost() -> str:
     """An online pod and an offline one want all of a disk; the kernel shares it by their weights."""
     ours, theirs = io_cost.weight(offline=False), io_cost.weight(offline=True)
     rows = []
-    for arm, weights, colour in (("equal weights", (io_cost.USUAL,) * 2, PLAIN), ("ioCost", (ours, theirs), OURS)):
+    for arm, weights, colour in (
+        ("equal weights", (io_cost.DEFAULT_WEIGHT,) * 2, PLAIN),
+        ("ioCost", (ours, theirs), OURS),
+    ):
         for who, weight in zip(("online", "offline"), weights, strict=True):
             part = 100 * weight / sum(weights)
             rows.append(
@@ -70,7 +72,7 @@ def _cost() -> str:
 
 def _cache() -> str:
     """Online pods are quiet, and then miss the more the more of the cache offline ones have."""
-    config, part, missed = DynCache(defaultLimitMode="dynamic"), Points(), Points()
+    config, part, missed = Block(defaultLimitMode="dynamic"), Points(), Points()
     now = dyn_cache.group_shares(config)[dyn_cache.DYNAMIC]
     fell: dict[str, float] = {}
     for second in range(41):

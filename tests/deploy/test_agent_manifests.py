@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.agent.profiles.rubik.profile import SERVICES
-from nri.agent.profiles.rubik.services import evict
+from nri.agent.rubik.evict import Evict
+from nri.agent.rubik.profile import SERVICES
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.policies.koordinator.loops.evict import FEATURES
 from tests.deploy import kubernetes
@@ -116,7 +116,7 @@ def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: P
 
 
 def test_each_strategy_that_evicts_is_given_the_role_for_it() -> None:
-    services = {row.name for row in SERVICES if row.made.startswith(evict.__name__)}
+    services = {row.name for row in SERVICES if issubclass(row.service, Evict)}
     evicting = {row.value for row in OPENING if row.rbac == "nri-agent-evict"}
     assert evicting == services | {feature.name for feature in FEATURES}
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nri.agent.rubik import cpi, dyn_cache, evict, quota_turbo
+from nri.agent.rubik.dyn_memory import MemoryHigh
+from nri.agent.rubik.memory_evict import memory_percent
+from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.service import Ticks, share
 from nri.policies.formulas import MIN_QUOTA_US, quota_us
-from nri.policies.rubik import cpi, dyn_cache, evict, quota_turbo
-from nri.policies.rubik.dyn_memory import MemoryHigh
-from nri.policies.rubik.node import Ticks, share
-from nri.policies.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from tests.support.rubik_world import RubikWorld, pod
 
 PERIOD = 100_000
@@ -104,7 +105,7 @@ def test_the_share_of_any_two_readings_of_the_node_is_a_percentage(
 def test_a_use_of_exactly_a_whole_percentage_reaches_the_mark_of_that_percentage(percent: int, scale: int) -> None:
     percent = percent % 100 + 1
     assert share(Ticks(0, 0), Ticks(percent * scale, 100 * scale)) == percent
-    assert evict.memory_percent({"MemTotal": 100 * scale, "MemFree": (100 - percent) * scale}) == percent
+    assert memory_percent({"MemTotal": 100 * scale, "MemFree": (100 - percent) * scale}) == percent
 
 
 @given(st.lists(st.tuples(counters, counters, counters), max_size=3), st.integers(0, 512))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.rubik.profile import READER, SERVICES
 from nri.agent.settings import AgentSettings
 from nri.config import Source, read
 from nri.config.typed import fields_of, is_plain
@@ -17,8 +18,6 @@ from nri.engine.config.values import EngineConfig
 from nri.errors import ConfigError
 from nri.placement.balloons.options import Options as BalloonsOptions
 from nri.placement.topology_aware.options import Options as TopologyAwareOptions
-from nri.policies.rubik.settings import FEATURES, services
-from nri.policies.rubik.settings import read as read_file
 from nri.proxy.settings import ProxySettings
 
 SHARES = {"low": 20, "mid": 30, "high": 50}
@@ -61,16 +60,19 @@ def changed(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def test_the_sample_has_every_block_and_is_accepted() -> None:
-    assert BLOCKS.keys() == {name for name, needs_block in FEATURES.items() if needs_block}
+    assert BLOCKS.keys() == {row.name for row in SERVICES if row.block is not None}
     document = {"agent": {"enabledFeatures": [*BLOCKS]}, **BLOCKS}
-    assert services(read_file(document, Source("config.json", json.dumps(document), "json"))).keys() == BLOCKS.keys()
+    assert (
+        READER.services(READER.read(document, Source("config.json", json.dumps(document), "json"))).keys()
+        == BLOCKS.keys()
+    )
 
 
 @given(st.sampled_from(PLACES), VALUES)
 def test_any_value_in_a_block_of_rubik_is_taken_or_refused(path: tuple[Any, ...], value: Any) -> None:
     document = {"agent": {"enabledFeatures": [path[0]]}, **changed(BLOCKS, path, value)}
     try:
-        services(read_file(document, Source("config.json", json.dumps(document), "json")))
+        READER.services(READER.read(document, Source("config.json", json.dumps(document), "json")))
     except ConfigError as error:
         assert "object" not in str(error) and error.key.startswith(str(path[0]))
 

@@ -18,8 +18,8 @@ import pytest
 
 from nri.agent.loops import Loops
 from nri.agent.loops.samples import Sample, Sampler
-from nri.agent.profiles.rubik import PROFILE
-from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.rubik import PROFILE
+from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root, Unsupported, probe
 from nri.host.usage import CpuTimes, memory

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from nri.agent.rubik.quota_turbo import Knobs, Reading, Turbo
+from nri.agent.rubik.service import Ticks
 from nri.host.usage import parse_cpu_times, parse_flat_keyed
-from nri.policies.rubik.node import Ticks
-from nri.policies.rubik.quota_turbo import Knobs, Reading, Turbo
 from tests.rubik_cases.expected import device_rows
 from tests.rubik_cases.world import Json, rows
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.profiles.rubik.services import counting
+from nri.agent.rubik import counting, cpi, dyn_cache
+from nri.agent.rubik.memory_evict import memory_percent
 from nri.host import Unsupported
 from nri.host.perf import Event
-from nri.policies.rubik import cpi, dyn_cache, evict
 from tests.rubik_cases.limits import resctrl_files
 from tests.rubik_cases.world import CaseWorld, Json
 from tests.support.http_server import HttpServer, body
@@ -174,7 +174,7 @@ def _check(folder: Path, given: Json, expected: Json) -> Json:
     world.round()
     if _unknown(world):
         return {"error": True}
-    return {"used_percent": evict.memory_percent(world.sample().sizes), "exceeded": bool(world.asked.pods)}
+    return {"used_percent": memory_percent(world.sample().sizes), "exceeded": bool(world.asked.pods)}
 
 
 def _unknown(world: CaseWorld) -> bool:

@@ -10,9 +10,10 @@ from typing import Any, Final
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
-from nri.agent.profiles.rubik.configuration import Services, read_settings
-from nri.agent.profiles.rubik.pods import OFFLINE, class_of, pod_of
-from nri.agent.profiles.rubik.services.service import Service
+from nri.agent.rubik import preemption
+from nri.agent.rubik.pods import OFFLINE, Pod, class_of, pod_of
+from nri.agent.rubik.profile import READER, SERVICES
+from nri.agent.rubik.service import Service, Services
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.config import Source
@@ -23,8 +24,6 @@ from nri.host.cgroups.drivers import Driver
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
 from nri.policies.contexts import PodContext
-from nri.policies.rubik import settings
-from nri.policies.rubik.pods import Pod
 from tests.rubik_cases.world import CaseWorld, Json
 
 __all__ = ["CONFIGS", "STAGES"]
@@ -46,7 +45,7 @@ def _plain(value: Any) -> Any:
     if not hasattr(value, "__dataclass_fields__"):
         return value
     fields = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
-    unset = (None, 0) if isinstance(value, settings.Net) else (None,)
+    unset = (None, 0) if isinstance(value, preemption.Net) else (None,)
     return {name: _plain(item) for name, item in fields if item not in unset}
 
 
@@ -55,7 +54,7 @@ def _config_load(folder: Path, given: Json, expected: Json) -> Json:
         return _ERROR if _checked(folder / "config.json") else {}
     source = _source(given["text"])
     try:
-        file = settings.read(layer_of(source).tree if given["text"].strip() != "null" else None, source)
+        file = READER.read(layer_of(source).tree if given["text"].strip() != "null" else None, source)
     except ConfigError:
         return _ERROR
     agent = {"enabledFeatures": None, **_plain(file.agent)}
@@ -73,7 +72,7 @@ def _checked(path: Path) -> bool:
 
 def _agent(**keys: Any) -> Json:
     try:
-        read_settings(_source(json.dumps({"agent": keys})))
+        READER.layer(_source(json.dumps({"agent": keys})))
     except ConfigError:
         return _ERROR
     return {"error": False}
@@ -90,7 +89,7 @@ def _driver(folder: Path, given: Json, expected: Json) -> Json:
 def _services(folder: Path, given: Json, expected: Json) -> Json:
     """The services that a file switches on, on a machine without cost models and control of the network."""
     try:
-        layer = read_settings(_source(given["text"]))
+        layer = READER.layer(_source(given["text"]))
     except ConfigError:
         return _ERROR
     names = sorted(layer.layer.tree["gates"]) if layer is not None else []
@@ -108,7 +107,7 @@ def _config(service: str) -> Any:
         text = "null" if given["block"] is None else given["block"]
         source = _source(f'{{"agent": {{"enabledFeatures": ["{service}"]}}, "{service}": {text}}}')
         try:
-            block = settings.services(settings.read(layer_of(source).tree, source))[service]
+            block = READER.services(READER.read(layer_of(source).tree, source))[service]
         except ConfigError:
             return _ERROR
         if service == "preemption" and "net" in block.resource:
@@ -123,11 +122,8 @@ def _config(service: str) -> Any:
     return run
 
 
-CONFIGS = {
-    name: {"config": _config(name)}
-    for name, needs_block in settings.FEATURES.items()
-    if needs_block and name != "ioCost"
-}
+BLOCKS: Final = {row.name: row.block for row in SERVICES}
+CONFIGS = {name: {"config": _config(name)} for name, block in BLOCKS.items() if block is not None and name != "ioCost"}
 
 
 def _config_of_nothing(service: str) -> Any:
@@ -141,10 +137,10 @@ def _config_of_nothing(service: str) -> Any:
 
 def _services_of(service: str) -> list[str]:
     source = _source(json.dumps({"agent": {"enabledFeatures": [service]}}))
-    return list(settings.services(settings.read(layer_of(source).tree, source)))
+    return list(READER.services(READER.read(layer_of(source).tree, source)))
 
 
-CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in settings.FEATURES.items() if not block}
+CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in BLOCKS.items() if block is None}
 
 
 # -- pods -------------------------------------------------------------------------------------------------------------

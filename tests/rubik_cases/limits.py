@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from nri.agent.rubik import dyn_cache, io_limit
 from nri.host.usage import memory
-from nri.policies.rubik import dyn_cache, io_limit
 from tests.rubik_cases.expected import device_rows
 from tests.rubik_cases.world import CaseWorld, Json, rows
 

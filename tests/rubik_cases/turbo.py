@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.profiles.rubik.configuration import Services
-from nri.agent.profiles.rubik.services.quota_turbo import Quotas, Wanted
-from nri.agent.profiles.rubik.services.service import Service, ticks
+from nri.agent.rubik import quota_turbo as turbo
+from nri.agent.rubik.quota_turbo import Candidate, Knobs, Managed, Quotas
+from nri.agent.rubik.service import Service, Services, share, ticks
 from nri.config.complaint import WrongValue
-from nri.policies.rubik import quota_turbo as turbo
-from nri.policies.rubik.node import share
-from nri.policies.rubik.quota_turbo import Knobs, Managed
 from tests.rubik_cases.world import CaseWorld, Json
 
 __all__ = ["STAGES"]
@@ -118,8 +115,8 @@ class _Writes(Service):
         quotas = Quotas(made)
         path, before, after = self.change
         pod: StrategyPod = made.pods[0]
-        quotas.change(path, before, after, Wanted(pod, "app", 1.0), "a case has it so")
-        quotas.say()
+        quotas.change(path, before, after, Candidate(pod, "app", 1.0), "a case has it so")
+        quotas.send()
 
 
 def _write(folder: Path, given: Json, expected: Json) -> Json:

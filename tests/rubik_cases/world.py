@@ -22,8 +22,8 @@ from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Strategy
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
-from nri.agent.profiles.rubik import PROFILE
-from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.rubik import PROFILE
+from nri.agent.rubik.settings import KIND
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, RuleSettings
 from nri.agent.transports.standalone import Standalone

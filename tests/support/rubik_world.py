@@ -9,16 +9,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nri.agent.profiles.rubik import PROFILE
-from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.rubik import PROFILE
+from nri.agent.rubik.pods import PREEMPTIBLE
+from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings, LoopSettings, PodSettings
+from nri.agent.transports.hook_plugin import HookPlugin
 from nri.host import Root
 from nri.policies.formulas import quota_us
-from nri.policies.rubik.pods import PREEMPTIBLE
+from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
 
-__all__ = ["RubikWorld", "pod"]
+__all__ = ["RubikWorld", "create_container", "pod", "run_pod"]
 
 Json = dict[str, Any]
 OFFLINE = {PREEMPTIBLE: "true"}
@@ -118,3 +120,34 @@ class RubikWorld(LoopWorld):
     def use_memory(self, path: str, size: int) -> None:
         """Have a cgroup use memory."""
         self.overwrite(path, "memory.usage_in_bytes", str(size))
+
+
+def create_container(world: RubikWorld, quota: int, **words: str) -> None:
+    """Have a runtime create and start a container whose pod has these annotations; its cgroup is there by then."""
+    given = make_pod(name="a", uid="u", annotations={f"volcano.sh/{k.replace('_', '-')}": v for k, v in words.items()})
+    given.linux.cgroup_parent = "/kubepods/burstable/podu"
+    plugin = HookPlugin(world.parts)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.run_pod_sandbox(given)
+        made = make_container(name="app", id="c", pod_sandbox_id=given.id)
+        made.linux.cgroups_path = "/kubepods/burstable/podu/c"
+        made.linux.resources.cpu.quota.value = quota
+        made.linux.resources.cpu.period.value = 100_000
+        reply = runtime.create_container(given, made)
+        assert not reply.owners.owners, "on cgroup v1 a runtime has no word for it"
+        world.cgroup("kubepods/burstable/podu")
+        world.cgroup("kubepods/burstable/podu/c")
+        runtime.start_container(given, made)
+
+
+def run_pod(world: RubikWorld, name: str, offline: bool) -> str:
+    """Have a runtime run a pod in a cgroup that is there before; no service has a round."""
+    path = f"kubepods/burstable/pod{name}"
+    world.cgroup(path)
+    given = make_pod(name=name, uid=name, annotations={"volcano.sh/preemptable": str(offline).lower()})
+    given.linux.cgroup_parent = f"/{path}"
+    with FakeRuntime() as runtime:
+        runtime.add(HookPlugin(world.parts))
+        runtime.run_pod_sandbox(given)
+    return path

@@ -26,6 +26,10 @@ FORBIDDEN = {
     ),
     "From outside, oci is imported by its face alone": ("engine/machine.py", "nri.oci.draft"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
+    "The services of rubik do no I/O themselves: they are given samples and files of cgroups, and return writes": (
+        "agent/rubik/profile.py",
+        "socket",
+    ),
     "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support has what verbs share": (  # noqa: E501
         "cli/doctor/__init__.py",
         "nri.cli.verbs.why",

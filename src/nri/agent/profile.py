@@ -25,7 +25,7 @@ __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "Strategy
 #: The profiles that there are.
 PROFILES: Final[Mapping[str, str]] = {
     "koordinator": "nri.agent.profiles.koordinator:PROFILE",
-    "rubik": "nri.agent.profiles.rubik:PROFILE",
+    "rubik": "nri.agent.rubik:PROFILE",
 }
 
 Document = Mapping[str, Any]

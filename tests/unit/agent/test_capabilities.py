@@ -7,7 +7,7 @@ from pathlib import Path
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
 from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.profiles.rubik import PROFILE as RUBIK
+from nri.agent.rubik import PROFILE as RUBIK
 from nri.policies.koordinator.loops import block_io
 from tests.support import host_trees
 

@@ -1,0 +1,83 @@
+"""cpuevict: an offline pod is evicted when the node's CPU use, averaged over a window, reaches the threshold."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from nri.agent.loops.round import Round
+from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.pods import Pod
+from nri.agent.rubik.service import Services, Ticks, nanoseconds, share, ticks
+from nri.agent.settings.values import AgentSettings
+from nri.config import Between
+from nri.config.complaint import WrongValue
+
+__all__ = ["Block", "CpuEvict", "Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Eviction by the node's CPU, averaged over `windows` seconds: 0 is two intervals."""
+
+    interval: Annotated[int, Between(1, 3600)] = 1
+    windows: Annotated[int, Between(0, 3600)] = 0
+    threshold: Annotated[int, Between(1, 99)] = 60
+    cooldown: Annotated[int, Between(1, 2**63 - 2)] = 20
+
+    def __post_init__(self) -> None:
+        windows = self.windows or 2 * self.interval
+        if windows % self.interval or windows > 3600:
+            reason = f"{windows} s is no multiple of interval {self.interval} s of at most 3600 s"
+            raise WrongValue("windows", reason, f"such as {self.interval}")
+        object.__setattr__(self, "windows", windows)
+
+
+class Window:
+    """The node's CPU use, averaged over this many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._oldest_ns = round((seconds + 1) * 10**9)
+        self._samples: deque[tuple[int, Ticks]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def add(self, now_ns: int, ticks: Ticks) -> float | None:
+        """Add a reading; return the average percent in use, None before there are two."""
+        self._samples.append((now_ns, ticks))
+        while now_ns - self._samples[0][0] >= self._oldest_ns:
+            self._samples.popleft()
+        return share(self._samples[0][1], ticks) if len(self._samples) > 1 else None
+
+
+class CpuEvict(Evict):
+    """Evicts an offline pod when the node's CPUs are busy."""
+
+    name = "cpuevict"
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self.window = Window(0)
+        #: The percent of CPU time in use, averaged over the window; None before there are two readings.
+        self.average: float | None = None
+
+    def changed(self) -> None:
+        """Begin again with another block."""
+        super().changed()
+        self.window = Window(0 if self.block is None else self.block.windows)
+
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  the node's use alone
+        """Return the eviction that is due when the window's average reaches the threshold."""
+        use = ticks(round_.sample)
+        if use is None:
+            round_.cannot(self.name, "no pod goes", round_.sample.no_cpu)
+            return None
+        average = self.average = self.window.add(nanoseconds(round_.sample), use)
+        if average is not None:
+            self._readings = f"the node uses {average:.0f} % of its CPUs, from {self.block.threshold} % on one goes"
+        if average is None or average < self.block.threshold:
+            return None
+        return Due("cpu", self._readings)

@@ -1,0 +1,170 @@
+"""The evictions of offline pods: what psi, cpuevict and memoryevict share.
+
+One pod is evicted at a time: the biggest user of the resource, of equal ones the newer, and never a pod whose use is
+unknown. It takes as many rounds in a row above the threshold as the settings say (`loops.evict_after`). A cooldown
+begins when an eviction is accepted. The evicted pod is not asked again for a minute, in which it may end; a pod that
+may not go, for example because of a disruption budget, leaves it to the next one. Pods of kube-system, static pods and
+mirrors are not candidates.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from nri.agent.loops.round import Round
+from nri.agent.rubik.pods import Pod, offline, pod_of, protected
+from nri.agent.rubik.service import Service, Services, nanoseconds
+from nri.agent.settings.values import AgentSettings
+
+__all__ = ["Cooldown", "Due", "Evict", "Sample", "candidates", "cpu_percent", "memory_mb", "victim"]
+
+#: Pods that one round asks to go, if those before may not go.
+_MAX_ATTEMPTS: Final = 3
+#: The time in seconds in which a pod that was asked to go may end.
+_ENDING_S: Final = 60.0
+
+
+class Sample(NamedTuple):
+    """One reading of a pod's use."""
+
+    t_ns: int
+    cpu_ns: int
+    memory_bytes: int
+
+
+def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
+    """Return the percent of the node that a pod used between its last two samples; None if it is unknown."""
+    if len(samples) < 2:
+        return None
+    first, last = samples[-2:]
+    spent, used = last.t_ns - first.t_ns, last.cpu_ns - first.cpu_ns
+    return None if spent <= 0 or used < 0 or cpus <= 0 else 100 * used / spent / cpus
+
+
+def memory_mb(samples: Sequence[Sample]) -> float | None:
+    """Return the memory in use at the last sample, in MB; None without one."""
+    return samples[-1].memory_bytes / 10**6 if samples else None
+
+
+def candidates(pods: Iterable[Pod], *, from_apiserver: bool) -> list[Pod]:
+    """Return the pods that may be evicted; `from_apiserver` as for `protected`."""
+    return [pod for pod in pods if offline(pod) and not protected(pod, from_apiserver=from_apiserver)]
+
+
+def victim(pods: Iterable[Pod], use: Mapping[str, float | None]) -> Pod | None:
+    """Return the candidate to evict; `use` is by uid."""
+    uses = [(used, pod) for pod in pods if (used := use.get(pod.uid)) is not None]
+    order = sorted(uses, key=lambda row: (-row[0], -(row[1].started or 0.0), row[1].namespace, row[1].name))
+    return order[0][1] if order else None
+
+
+class Cooldown:
+    """A pause in seconds after an eviction."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+
+    def over(self, now: float) -> bool:
+        """Whether a decision is due at a time in seconds."""
+        return self._until is None or now >= self._until
+
+    def left(self, now: float) -> float:
+        """Return the seconds until the next decision."""
+        return 0.0 if self._until is None else max(self._until - now, 0.0)
+
+    def begin(self, now: float) -> None:
+        """Begin after an eviction."""
+        self._until = now + self._seconds
+
+
+class Due(NamedTuple):
+    """An eviction that is due: the resource by which the victim is chosen, and the reason."""
+
+    resource: str
+    reason: str
+
+
+class Evict(Service):
+    """Evicts an offline pod while a condition holds."""
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._rounds_until_eviction = settings.loops.evict_after
+        self._from_apiserver = settings.pods.source == "apiserver"
+        #: Rounds in a row above the threshold.
+        self._rounds_above = 0
+        self._samples: dict[str, deque[Sample]] = {}
+        #: When running pods were asked to go, by uid.
+        self._asked: dict[str, float] = {}
+        self._cooldown = Cooldown(0)
+        #: The readings of the last round, for people.
+        self._readings = ""
+
+    def __len__(self) -> int:
+        """The number of pods whose use is remembered."""
+        return len(self._samples)
+
+    def pause_s(self) -> float:
+        """Return the interval of the file."""
+        return float(self.block.interval)
+
+    def state(self, now: float) -> str:
+        """Return the readings of the last round, and for how long no pod is evicted."""
+        left, above, needed = self._cooldown.left(now), self._rounds_above, self._rounds_until_eviction
+        progress = f"{above} of {needed} rounds above it" if 0 < above < needed else ""
+        return "; ".join(filter(None, (self._readings, progress, f"none goes for {left:.0f} s more" if left else "")))
+
+    def changed(self) -> None:
+        """Begin again with another block."""
+        self._cooldown = Cooldown(0 if self.block is None else self.block.cooldown or 0)
+        self._rounds_above = 0
+
+    def round(self, round_: Round[Services]) -> None:
+        """Evict one pod if an eviction is due."""
+        if not self.on:
+            self._samples.clear()
+            return
+        pods = {pod.uid: (pod, pod_of(pod)) for pod in round_.pods}
+        self._sample(round_, [pod for _, pod in pods.values() if offline(pod)])
+        now = round_.sample.at
+        self._asked = {uid: at for uid, at in self._asked.items() if uid in pods and now < at + _ENDING_S}
+        due = self.due(round_, [pod for _, pod in pods.values()])
+        self._rounds_above = self._rounds_above + 1 if due is not None else 0
+        if due is None or self._rounds_above < self._rounds_until_eviction or not self._cooldown.over(now):
+            return
+        possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
+        left = [pod for pod in possible if pod.uid not in self._asked]
+        for _ in range(_MAX_ATTEMPTS):
+            chosen = victim(left, self.use(due.resource, round_.sample.cpus))
+            if chosen is None:
+                round_.errors.append(f"{self.name}: {due.reason}, and there is no offline pod whose use is known")
+                return
+            if round_.evict(pods[chosen.uid][0], self.name, due.reason):
+                self._asked[chosen.uid] = now
+                self._rounds_above = 0
+                self._cooldown.begin(now)
+                return
+            left.remove(chosen)
+
+    @abstractmethod
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
+        """Return the eviction that is due now; None if no pod has to go."""
+
+    def _sample(self, round_: Round[Services], pods: Iterable[Pod]) -> None:
+        now, samples = nanoseconds(round_.sample), dict[str, deque[Sample]]()
+        for pod in pods:
+            usage = round_.usage(pod.folder)
+            if usage is not None and usage.cpu_ns is not None and usage.memory_bytes is not None:
+                samples[pod.uid] = self._samples.get(pod.uid, deque(maxlen=2))
+                samples[pod.uid].append(Sample(now, usage.cpu_ns, usage.memory_bytes))
+        self._samples = samples
+
+    def use(self, resource: str, cpus: int) -> Mapping[str, float | None]:
+        """Return the use of each offline pod by uid: percent of the node, or MB for memory; None if it is unknown."""
+        if resource == "memory":
+            return {uid: memory_mb(list(samples)) for uid, samples in self._samples.items()}
+        return {uid: cpu_percent(list(samples), cpus) for uid, samples in self._samples.items()}

@@ -1,0 +1,251 @@
+"""ioCost: disks have a cost model, and online and offline pods a weight by it.
+
+On cgroup v1 only openEuler's kernels have it, and only if pages that are written later count for the pod that wrote
+them; on v2 weights are `io.weight`. A missing disk switches all disks off and is reported: half of them would not
+control anything. An incomplete model is found when the file is read. What the service has set is reset when it is
+switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, fields
+from typing import Annotated, Final
+
+from nri.agent.explain import Subject
+from nri.agent.loops.round import KnobValue, Round
+from nri.agent.rubik.machine import block_device
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
+from nri.agent.rubik.service import Node, Service, Services
+from nri.agent.settings.node_name import node_name
+from nri.agent.settings.values import AgentSettings
+from nri.config import Between
+from nri.config.complaint import Problem
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import PodContext
+from nri.policies.hooks import RUN_POD, Hook
+from nri.policies.writes import Write
+
+__all__ = [
+    "DEFAULT_WEIGHT",
+    "HOOK",
+    "Device",
+    "IoCost",
+    "NodeDevices",
+    "Parameters",
+    "block_problems",
+    "clear",
+    "devices_of",
+    "disk_path",
+    "pod_writes",
+    "problems",
+    "supported",
+    "weight",
+    "writes",
+]
+
+NAME: Final = "ioCost"
+_MODEL, _QOS, _INODE = "io.cost_model", "io.cost_qos", "memory.wb_blkio_ino"
+#: The cgroup files of weights, on cgroup v1 and on v2; and the weight that a kernel gives.
+_WEIGHTS: Final = ("io.cost_weight", "io.weight")
+DEFAULT_WEIGHT: Final = 100
+_ONLINE_WEIGHT, _OFFLINE_WEIGHT = 1000, 10
+_WEIGHT_REASON: Final = f"online {_ONLINE_WEIGHT}, offline {_OFFLINE_WEIGHT}"
+_ROOT: Final = Subject("node/block-io", name="block-io")
+_Amount = Annotated[int, Between(-(2**63), 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
+
+    rbps: _Amount = 0
+    rseqiops: _Amount = 0
+    rrandiops: _Amount = 0
+    wbps: _Amount = 0
+    wseqiops: _Amount = 0
+    wrandiops: _Amount = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The cost model of one disk."""
+
+    dev: str = ""
+    model: str = ""
+    param: Parameters = field(default_factory=Parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """The disks of the node with this name, or of every other node for `global`."""
+
+    nodeName: str = ""
+    config: list[Device] = field(default_factory=list)
+
+
+_KEYS: Final = tuple(parameter.name for parameter in fields(Parameters))
+
+
+def supported(command_line: str) -> bool:
+    """Whether the kernel was started so that written pages count for the pod that wrote them, on cgroup v1."""
+    return "cgroup1_writeback" in command_line.split()
+
+
+def devices_of(nodes: Sequence[NodeDevices], name: str) -> Sequence[Device]:
+    """Return the disks of a node: of the first entry with its name, else of the last for all nodes."""
+    own = [node for node in nodes if node.nodeName == name]
+    every = [node for node in nodes if node.nodeName == "global"]
+    return own[0].config if own else every[-1].config if every else ()
+
+
+def disk_path(name: str) -> str:
+    """Return the path of a disk that is named below /dev, for example `sda` or `mapper/vg-a`; a path is valid too."""
+    return name if name.startswith("/dev/") else f"/dev/{name}"
+
+
+def problems(device: Device) -> Iterator[Problem]:
+    """Yield why a disk cannot be controlled by its model; paths begin at the disk."""
+    if device.model != "linear":
+        yield Problem(("model",), f'"{device.model}" is not linear', 'say "linear"')
+    for key, value in zip(_KEYS, astuple(device.param), strict=True):
+        if value <= 0:
+            yield Problem(("param", key), f"{value} is not from 1 on", "say what the disk does in a second at most")
+
+
+def block_problems(nodes: Sequence[NodeDevices]) -> Iterator[Problem]:
+    """Yield what is wrong with the models of all disks; paths begin at the block."""
+    for index, node in enumerate(nodes):
+        for place, device in enumerate(node.config):
+            for problem in problems(device):
+                yield problem._replace(path=(index, "config", place, *problem.path))
+
+
+def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterator[Write]:
+    """Yield the writes in the root cgroup, disk by disk; `number_of` returns the numbers of a block device, or "".
+
+    Raises:
+        ValueError: at a disk that is missing, or whose model is incomplete.
+    """
+    for place, device in enumerate(devices):
+        number = number_of(device.dev)
+        if not number:
+            raise ValueError(f"{NAME}: config[{place}].dev: {device.dev!r} is no block device")
+        for problem in problems(device):
+            raise ValueError(f"{NAME}: config[{place}].{'.'.join(map(str, problem.path))}: {problem.reason}")
+        words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, astuple(device.param), strict=True))
+        yield Write("", _MODEL, f"{number} {words}", NAME)
+        yield _switch(number, on=True)
+
+
+def clear(numbers: Iterable[str]) -> list[Write]:
+    """Return the writes that switch disks off."""
+    return [_switch(number, on=False) for number in numbers]
+
+
+def _switch(number: str, *, on: bool) -> Write:
+    return Write("", _QOS, f"{number} enable={on:d} ctrl=user min=100.00 max=100.00", NAME)
+
+
+def pod_writes(pod: Pod, inode: str, knob: str = _WEIGHTS[0]) -> list[Write]:
+    """Return the writes for a pod; `inode` is that of its block I/O cgroup on v1, to which its memory is bound."""
+    bound = [Write(pod.folder, _INODE, inode, NAME)] if inode else []
+    return [Write(pod.folder, knob, str(weight(offline=offline(pod))), NAME), *bound]
+
+
+def weight(*, offline: bool) -> int:
+    """Return the weight of a pod."""
+    return _OFFLINE_WEIGHT if offline else _ONLINE_WEIGHT
+
+
+def _unsupported(node: Node) -> str:
+    """Return why the kernel cannot control disks by cost; "" if it can."""
+    if reason := node.lacks(_MODEL) or node.lacks(_QOS):
+        return reason
+    if node.has(_WEIGHTS[0]) and not supported(node.command_line()):
+        return "the kernel was not booted with cgroup1_writeback"
+    return ""
+
+
+def at_start(pod: PodContext, node: Node) -> Decision:
+    """Give a new pod its weight by its class, where the kernel has cost models."""
+    knob = next(filter(node.has, _WEIGHTS), "")
+    if not knob or _unsupported(node):
+        return Decision()
+    return Decision(Changes({knob: weight(offline=class_of(pod) == OFFLINE)}), _WEIGHT_REASON)
+
+
+HOOK: Final = Hook(NAME, False, (), (PREEMPTIBLE,), {RUN_POD: at_start})
+
+
+class IoCost(Service):
+    """Sets the cost models of the node's disks and the weights of pods."""
+
+    name = NAME
+    prompt = True
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._node_name = node_name(settings)
+        #: The disks that are on, and by cgroup of each pod with a weight the cgroup file of the weight.
+        self._disks: frozenset[str] = frozenset()
+        self._weight_knobs: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """The number of pods that have a weight."""
+        return len(self._weight_knobs)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether the file switches it on, or models or weights remain to be reset."""
+        return super().wants(rules) or bool(self._disks or self._weight_knobs)
+
+    def round(self, round_: Round[Services]) -> None:
+        """Set the node's disks and the weights of all pods."""
+        knob = self._weight_knob(round_) if self.on else ""
+        self._set_models(round_, on=bool(knob))
+        before, self._weight_knobs = self._weight_knobs, {}
+        for pod in round_.pods:
+            if not knob:
+                if pod.folder in before:
+                    reason = "it is switched off"
+                    round_.set(pod.subject(), pod.folder, before[pod.folder], DEFAULT_WEIGHT, NAME, reason)
+                continue
+            inode = _inode(round_, pod.folder) if knob == _WEIGHTS[0] else ""
+            for write in pod_writes(pod_of(pod), inode, knob):
+                round_.set(pod.subject(), write.folder, write.knob, write.value, NAME, _WEIGHT_REASON)
+            self._weight_knobs[pod.folder] = knob
+
+    @staticmethod
+    def _weight_knob(round_: Round[Services]) -> str:
+        """Return the cgroup file of weights; "" if disks cannot be controlled by cost."""
+        node = round_.parts.store.node
+        if reason := _unsupported(node):
+            round_.cannot(NAME, "pods have no weights", reason)
+            return ""
+        return _WEIGHTS[0] if node.has(_WEIGHTS[0]) else _WEIGHTS[1]
+
+    def _set_models(self, round_: Round[Services], *, on: bool) -> None:
+        """Set the models of the node's disks, and switch off those that are no longer named."""
+        models: list[Write] = []
+        if on:
+            try:
+                devices = devices_of(self.block, self._node_name)
+                models = list(writes(devices, lambda name: block_device(round_.parts.root, disk_path(name))))
+            except ValueError as error:
+                round_.errors.append(f"{error}: no disk is controlled")
+        disks = {write.value.partition(" ")[0] for write in models}
+        # One value for each file: of two values for one file in a batch, only the later one would be written.
+        by_knob: dict[str, dict[str, str]] = {}
+        for write in (*models, *clear(sorted(self._disks - disks))):
+            number, _, words = write.value.partition(" ")
+            by_knob.setdefault(write.knob, {})[number] = words
+        for knob, by_disk in by_knob.items():
+            round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "the file's models of disks", by_disk))
+        self._disks = frozenset(disks)
+
+
+def _inode(round_: Round[Services], folder: str) -> str:
+    """Return the inode of a pod's cgroup of block I/O on v1; "" if it is unknown."""
+    hierarchies = round_.parts.executor.hierarchies
+    identity = hierarchies.files.identity(hierarchies.folder("blkio", folder) or "")
+    return str(identity[1]) if identity else ""

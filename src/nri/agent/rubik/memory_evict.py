@@ -1,0 +1,51 @@
+"""memoryevict: an offline pod is evicted when the node's memory in use reaches the threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from nri.agent.loops.round import Round
+from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.pods import Pod
+from nri.agent.rubik.service import Services
+from nri.config import Between
+
+__all__ = ["Block", "MemoryEvict", "memory_percent"]
+
+#: The rows of /proc/meminfo with memory that is free, or that the kernel can free.
+_AVAILABLE: Final = ("MemFree", "Buffers", "Cached", "SReclaimable")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Eviction by the node's memory in use."""
+
+    threshold: Annotated[int, Between(1, 99)]
+    interval: Annotated[int, Between(1, 3600)] = 1
+    cooldown: Annotated[int, Between(1, 2**63 - 2)] = 4
+
+
+def memory_percent(meminfo: Mapping[str, int]) -> float:
+    """Return the percent of the node's memory in use, without pages that the kernel can free. Raises ValueError."""
+    total = meminfo.get("MemTotal", 0)
+    if total <= 0:
+        raise ValueError("the node's memory is not known: /proc/meminfo has no MemTotal")
+    return 100 * max(total - sum(meminfo.get(name, 0) for name in _AVAILABLE), 0) / total
+
+
+class MemoryEvict(Evict):
+    """Evicts an offline pod when the node's memory is full."""
+
+    name = "memoryevict"
+
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  the node's use alone
+        """Return the eviction that is due when the node's memory in use reaches the threshold."""
+        try:
+            used = memory_percent(round_.sample.sizes)
+        except ValueError as error:
+            round_.cannot(self.name, "no pod goes", round_.sample.no_memory or str(error))
+            return None
+        self._readings = f"{used:.0f} % of the node's memory are in use, from {self.block.threshold} % on one goes"
+        return Due("memory", self._readings) if used >= self.block.threshold else None

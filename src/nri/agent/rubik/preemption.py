@@ -1,0 +1,309 @@
+"""preemption: online pods have absolute priority over offline ones, for CPU, memory and the network.
+
+An offline pod and its containers get level -1 and a class of network traffic. Online ones stay at 0; the kernel does
+not take a level back, so a level below 0 is reported and not written. Kernels without levels have substitutes: an idle
+pod with the lowest shares, the highest OOM score, and memory of online pods that is reclaimed last.
+
+The hook sets levels and their substitutes at a creation. The rounds do what it cannot do: they protect the memory that
+online pods request, where the kernel has `memory.low` and no level of memory, and they put the network of a pod under
+control by openEuler's module, once, when the pod has its first process. A node without the module is reported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, NamedTuple
+
+from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of, request_of
+from nri.agent.rubik.service import Node, Service, Services
+from nri.agent.settings.values import AgentSettings
+from nri.config import Between
+from nri.config.complaint import WrongValue
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
+from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES
+
+__all__ = ["HOOK", "Block", "Net", "Network", "Preemption", "bandwidth", "decide", "protection", "values"]
+
+NAME: Final = "preemption"
+_LOW: Final = "memory.low"
+_NET: Final = "/proc/qos"
+_ENABLE, _DISABLE = f"{_NET}/net_qos_enable", f"{_NET}/net_qos_disable"
+_MAX_MB: Final = 9999 * 1024
+_Megabytes = Annotated[int, Between(-(2**63), 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
+
+    waterline: _Megabytes = 0
+    bandwidthLow: _Megabytes = 0
+    bandwidthHigh: _Megabytes = 0
+
+    def problem(self) -> str:
+        """Return what is wrong with it if the network is to be controlled, or an empty string."""
+        for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
+            value = getattr(self, key)
+            if not least <= value <= _MAX_MB:
+                subject = f"{key} {value} is not" if value else f"{key} is missing:"
+                return f"{subject} from {least} to {_MAX_MB}"
+        low, high = self.bandwidthLow, self.bandwidthHigh
+        return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The resources for which online pods have priority, and the bandwidth of the network of offline ones."""
+
+    resource: list[Literal["cpu", "memory", "net"]]
+    net: Net = field(default_factory=Net)
+
+    def __post_init__(self) -> None:
+        if not self.resource:
+            raise WrongValue("resource", "is empty", "name some of cpu, memory, net")
+        if "net" in self.resource and (problem := self.net.problem()):
+            raise WrongValue("net", problem, "the resource net needs all three")
+
+
+class _Mechanism(NamedTuple):
+    """A way to hold a resource back: the cgroup file that it needs, and the values of a pod and of its containers."""
+
+    needs: str
+    pod: Mapping[str, int]
+    container: Mapping[str, int]
+
+
+def _level(knob: str, value: int = -1) -> _Mechanism:
+    return _Mechanism(knob, {knob: value}, {knob: value})
+
+
+_LEAST_SHARES: Final = {SHARES: 2}
+#: The mechanisms by resource: the first one that the kernel has is used. An idle cgroup does not accept shares, so that
+#: a runtime could not update it: that is why containers of an idle pod have few shares instead.
+_MECHANISMS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
+    "cpu": (
+        _level("cpu.qos_level"),
+        _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _LEAST_SHARES),
+        _Mechanism("", _LEAST_SHARES, _LEAST_SHARES),
+    ),
+    "memory": (_level("memory.qos_level"), _Mechanism("", {}, {OOM_SCORE: 1000})),
+    "net": (_level(NET_CLASS, 0xFFFF_FFFF),),
+}
+
+
+class Network(NamedTuple):
+    """The process whose network is put under control (0 for none), and what cannot be done for its pod."""
+
+    enable: int
+    problems: list[str]
+
+
+def decide(
+    before: Pod | None, pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, str], str | None]
+) -> Network:
+    """Decide about the network of a pod; its levels are what `values` returns.
+
+    Args:
+        before: the pod as it was before, None for a new one.
+        pod: the pod.
+        resources: those that the configuration names.
+        pid: a process of the pod, 0 if it has none: without a process there is no network to control.
+        read: the text of a file in a cgroup, None if the file is missing.
+    """
+    if before is not None and (not offline(pod) or offline(before)):
+        became_online = offline(before) and not offline(pod)
+        return Network(0, ["it became online, and its levels cannot be put back"] if became_online else [])
+    problems = []
+    chosen = [name for name in _MECHANISMS if name in resources]
+    if "net" in chosen and not pid:
+        problems.append("it has no process whose network could be controlled")
+        chosen.remove("net")
+    enable = pid if "net" in chosen and not pod.host_network else 0
+    for name in () if offline(pod) else chosen:
+        for folder in pod.folders():
+            knob = _MECHANISMS[name][0].needs
+            text = read(folder, knob)
+            if text is None or text.strip() != "0":
+                problems.append(f"{knob} of {folder} is {text and text.strip()}, and cannot be put back")
+    return Network(enable, problems)
+
+
+def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool) -> dict[str, int]:
+    """Return the values of an offline pod, or of a container of it, by cgroup file.
+
+    Args:
+        resources: those that the configuration names.
+        has: whether the kernel has a cgroup file.
+        pod: whether the values are for the pod itself.
+    """
+    result: dict[str, int] = {}
+    for name, mechanisms in _MECHANISMS.items():
+        if name not in resources:
+            continue
+        mechanism = next((m for m in mechanisms if not m.needs or has(m.needs)), None)
+        if mechanism is not None:
+            result |= mechanism.pod if pod else mechanism.container
+    return result
+
+
+def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, int]:
+    """Return the bytes of memory that are reclaimed last, by cgroup; a cgroup has at least the sum of those below it.
+
+    Args:
+        pods: of each online pod its cgroup, the bytes that it requests in all, and those of its containers by cgroup.
+    """
+    sizes: dict[str, int] = {}
+    for folder, request, containers in pods:
+        sizes |= containers
+        above, size = folder.strip("/"), max(request, sum(containers.values()))
+        while size and above:
+            sizes[above] = sizes.get(above, 0) + size
+            above = above.rpartition("/")[0]
+    return sizes
+
+
+def bandwidth(net: Net) -> dict[str, str]:
+    """Return the texts for the network of the whole node, by the file's name."""
+    return {
+        "net_qos_waterline": f"{net.waterline}mb",
+        "net_qos_bandwidth": f"{net.bandwidthLow}mb,{net.bandwidthHigh}mb",
+    }
+
+
+def at_creation(context: PodContext | ContainerContext, node: Node) -> Decision:
+    """Give an offline pod or container its levels, or their substitutes."""
+    pod = context if isinstance(context, PodContext) else context.pod
+    if class_of(pod) != OFFLINE or (isinstance(context, ContainerContext) and context.sandbox):
+        return Decision()
+    knobs = values(node.services[NAME].resource, node.has, pod=isinstance(context, PodContext))
+    return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
+
+
+HOOK: Final = Hook(NAME, False, (), (PREEMPTIBLE,), {RUN_POD: at_creation, CREATE: at_creation, UPDATE: at_creation})
+
+
+class Preemption(Service):
+    """Puts networks under control, and protects memory."""
+
+    name = NAME
+    prompt = True
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._preview = NAME in settings.preview
+        #: The cgroups whose memory is protected.
+        self._protected_cgroups: frozenset[str] = frozenset()
+        #: The pods as they were, and a process of each pod whose network is under control.
+        self._before: dict[str, Pod] = {}
+        self._controlled: dict[str, int] = {}
+        self._node_controlled = False
+
+    def __len__(self) -> int:
+        """The number of cgroups whose memory is protected."""
+        return len(self._protected_cgroups)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether the file switches it on, or protection or control remain to be reset."""
+        return super().wants(rules) or bool(self._protected_cgroups or self._controlled or self._node_controlled)
+
+    def changed(self) -> None:
+        """Have the network's bandwidth written again."""
+        self._node_controlled = False
+
+    def round(self, round_: Round[Services]) -> None:
+        """Protect memory, control networks, and report what cannot be done for a pod."""
+        resources = self.block.resource if self.on else ()
+        self._protect(round_, "memory" in resources)
+        net = self._control_node(round_, "net" in resources and not self._preview)
+        levels = [name for name in resources if name != "net" and round_.parts.store.node.has(f"{name}.qos_level")]
+        before, self._before = self._before, {}
+        for pod in round_.pods if self.on else ():
+            self._control_pod(round_, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
+        for uid in self._controlled.keys() - ({pod.uid for pod in round_.pods} if net and self.on else set()):
+            del self._controlled[uid]
+            # The process of that time may have ended, and another one may have its number.
+            if pid := next((_process(round_, pod) for pod in round_.pods if pod.uid == uid), 0):
+                self._write(round_, _DISABLE, pid)
+
+    def _control_pod(
+        self, round_: Round[Services], pod: StrategyPod, before: Pod | None, resources: Sequence[str]
+    ) -> None:
+        """Put a pod's network under control, and report what cannot be done; the hook sets its levels."""
+        now = pod_of(pod)
+        if now is before and "net" not in resources:  # the same object as long as the pod does not change
+            self._before[pod.uid] = now
+            return
+        pid = (self._controlled.get(pod.uid) or _process(round_, pod)) if "net" in resources else 0
+
+        def read(folder: str, knob: str) -> str | None:
+            value = round_.read(folder, knob)
+            return None if value is None else str(value)
+
+        decision = decide(before, now, resources, pid, read)
+        round_.errors += [f"{NAME}: {pod.key}: {problem}" for problem in decision.problems]
+        if decision.enable and pod.uid not in self._controlled and self._write(round_, _ENABLE, decision.enable):
+            self._controlled[pod.uid] = decision.enable
+        if not decision.problems:
+            self._before[pod.uid] = now
+        elif before is not None:
+            self._before[pod.uid] = before
+
+    def _protect(self, round_: Round[Services], on: bool) -> None:
+        """Have memory of online pods reclaimed last, where no level does that."""
+        node = round_.parts.store.node
+        on = on and not node.has("memory.qos_level")
+        if on and (reason := node.lacks(_LOW)):
+            round_.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
+            on = False
+        online = [pod for pod in round_.pods if not offline(pod_of(pod))] if on else []
+        sizes = protection(
+            (pod.folder, request_of(pod, "memory"), {c.cgroup_parent: _memory(pod, c.name) for c in pod.containers})
+            for pod in online
+        )
+        subjects = {pod.folder: pod.subject() for pod in round_.pods}
+        subjects |= {c.cgroup_parent: pod.subject(c.name) for pod in round_.pods for c in pod.containers}
+        for folder, size in {**dict.fromkeys(self._protected_cgroups, 0), **sizes}.items():
+            reason = "asked for by online pods" if folder in sizes else "no online pod asks for it any more"
+            subject = subjects.get(folder) or folder_subject(folder)
+            round_.set(subject, folder, _LOW, size, NAME, reason)
+        self._protected_cgroups = frozenset(folder for folder, size in sizes.items() if size)
+
+    def _control_node(self, round_: Round[Services], on: bool) -> bool:
+        """Set the bandwidth of the node; return whether networks are to be controlled and openEuler's module exists."""
+        if on and not round_.parts.root.exists(_ENABLE):
+            round_.cannot(
+                NAME, "offline pods have a class of traffic, and nothing acts on it", f"there is no {_ENABLE}"
+            )
+            on = False
+        if self._node_controlled != on and self._write(round_, _ENABLE if on else _DISABLE, os.getpid()):
+            self._node_controlled = on
+            for name, text in (bandwidth(self.block.net) if on else {}).items():
+                if not self._write(round_, f"{_NET}/{name}", text):
+                    self._node_controlled = not self._write(round_, _DISABLE, os.getpid())
+        return self._node_controlled
+
+    @staticmethod
+    def _write(round_: Round[Services], path: str, value: object) -> bool:
+        try:
+            round_.parts.root.write(path, str(value))
+        except (OSError, ValueError) as error:
+            round_.errors.append(f"{NAME}: {path}: {error}")
+            return False
+        return True
+
+
+def _memory(pod: StrategyPod, container: str) -> int:
+    """Return the bytes that a container requests, or its limit; 0 for none."""
+    request = pod.amount(container, "requests", "memory")
+    return max(request if request >= 0 else pod.amount(container, "limits", "memory"), 0)
+
+
+def _process(round_: Round[Services], pod: StrategyPod) -> int:
+    """Return a process of a pod; 0 if it has none."""
+    executor = round_.parts.executor
+    return next((pid for c in pod.containers for pid in executor.processes(c.cgroup_parent)), 0)

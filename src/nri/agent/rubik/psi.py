@@ -1,0 +1,79 @@
+"""psi: an offline pod is evicted when online pods wait for CPU, memory or I/O.
+
+The kernel's pressure figures (PSI) of each online pod's cgroup say which percent of the last 10 s it waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from nri.agent.loops.round import Round
+from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.pods import Pod, offline
+from nri.agent.rubik.service import Services
+from nri.config import Between
+from nri.config.complaint import WrongValue
+from nri.host import Unsupported, cgroup_pressure
+
+__all__ = ["VICTIM_BY", "Block", "PsiEvict", "pressed"]
+
+#: The resource by which the victim is chosen, for each resource under pressure.
+VICTIM_BY: Final = {"cpu": "cpu", "io": "cpu", "memory": "memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Eviction when online pods wait: for which resources, and for how many percent of the last 10 s.
+
+    `cooldown` is in seconds after an eviction, and not a key of rubik's: there the next round may evict again.
+    """
+
+    resource: list[Literal["cpu", "memory", "io"]]
+    interval: Annotated[int, Between(10, 30)] = 10
+    avg10threshold: Annotated[float, Between(5.0, 100.0)] = 5.0
+    cooldown: Annotated[int, Between(0, 3600)] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resource:
+            raise WrongValue("resource", "is empty", "name some of cpu, memory, io")
+
+
+def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:
+    """Return the first resource for which an online pod waits more than `threshold` percent of the time, or ""."""
+    over = (name for name in resources if any(percent > threshold for percent in avg10.get(name, ())))
+    return next(over, "")
+
+
+class PsiEvict(Evict):
+    """Evicts an offline pod when online pods wait."""
+
+    name = "psi"
+
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
+        """Return the eviction for the first resource for which an online pod waits too long."""
+        online = [pod for pod in pods if not offline(pod)]
+        waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
+        threshold = self.block.avg10threshold
+        worst = ", ".join(f"{max(percents):g} % for {resource}" for resource, percents in waits.items() if percents)
+        self._readings = f"online pods wait {worst}, above {threshold:g} % one goes" if worst else ""
+        resource = pressed(self.block.resource, waits, threshold)
+        if not resource:
+            return None
+        most = max(waits[resource])
+        reason = f"an online pod waits {most:g} % of the time for {resource}, more than {threshold:g}"
+        return Due(VICTIM_BY[resource], reason)
+
+    def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
+        """Yield the percent of the last 10 s in which each online pod waited for a resource."""
+        hierarchies = round_.parts.executor.hierarchies
+        for pod in online:
+            try:
+                pressure = cgroup_pressure(hierarchies, pod.folder, resource)  # type: ignore[arg-type]  # of the file
+            except (OSError, ValueError):
+                continue
+            if isinstance(pressure, Unsupported):
+                round_.cannot(self.name, f"no pod goes for {resource}", pressure.reason)
+            elif pressure.some is not None:
+                yield pressure.some.avg10

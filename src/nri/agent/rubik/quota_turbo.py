@@ -1,0 +1,568 @@
+"""quotaTurbo: containers of pods that ask for it get more than their quota while the node has CPU to spare.
+
+One tick has seven steps. 1. The node's use U over the tick, kept for a minute. 2. Period, quota, throttling and use of
+each container. 3. At the high mark or above, quotas above the limit fall slowly, except those of containers that are
+being throttled. 4. At the alarm mark or above, they fall by all that is above it. 5. Below it, on a node whose use
+hardly varies, quotas of throttled containers rise. 6. A container gets at most its limit over the last sixty ticks, and
+never less than its limit now. 7. The quota and those of the cgroups above it change together.
+
+A container and the cgroups above it change together or not at all; the containers of one pod are one change, because
+they share those cgroups. Quotas return to the limits when a pod no longer asks, when the service is switched off and
+when the agent ends; a quota above its limit in the first round was left by an agent that was killed. Quotas are written
+to cgroups and no runtime is notified: they last for a tick, and the runtime keeps the limit, which an agent that starts
+later decodes.
+
+Times are nanoseconds, quotas and periods microseconds, limits CPUs.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import resource
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final, NamedTuple
+
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.rubik.pods import Pod, pod_of
+from nri.agent.rubik.service import Service, Services, Ticks, nanoseconds, share, ticks
+from nri.agent.settings.values import AgentSettings
+from nri.config import Between
+from nri.config.complaint import WrongValue
+from nri.host.usage import ProcessorFiles
+from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
+from nri.policies.writes import Write
+from nri.text import count
+
+__all__ = [
+    "ANNOTATION",
+    "Block",
+    "Candidate",
+    "Knobs",
+    "Managed",
+    "QuotaTurbo",
+    "Quotas",
+    "Reading",
+    "Turbo",
+    "chain",
+    "deltas",
+    "elevate",
+    "fast_fallback",
+    "height",
+    "manageable",
+    "max_next",
+    "next_quota",
+    "quota_of_limit",
+    "restored",
+    "slow_fallback",
+]
+
+NAME: Final = "quotaTurbo"
+ANNOTATION: Final = "volcano.sh/quota-turbo"
+_QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
+_MS_PER_S: Final = 1000
+_MINUTE_NS: Final = 60 * 10**9
+_MAX_SAMPLES: Final = 59
+#: The highest quota, in limits; and from how much unused CPU time a container may have it, in highest quotas.
+_HEIGHT, _PLENTY = 2, 3
+_TOPS: Final = ("kubepods", "kubepods.slice")
+_PERCENT: Final = Between(0, 100)
+#: Descriptors that the files of one container take at most.
+_FILES_PER_CONTAINER: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Quotas above the limit while the node is idle; marks in percent of the node, the interval in milliseconds."""
+
+    highWaterMark: Annotated[int, Between(0, 99)] = 60
+    alarmWaterMark: Annotated[int, Between(1, 100)] = 80
+    syncInterval: Annotated[int, Between(100, 10_000)] = 100
+
+    def __post_init__(self) -> None:
+        if self.highWaterMark >= self.alarmWaterMark:
+            reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
+            raise WrongValue("highWaterMark", reason, "say a smaller one")
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """Marks and steps, in percent of the node except `slowFallbackRatio`. Raises WrongValue for impossible ones."""
+
+    highWaterMark: int = 60
+    alarmWaterMark: int = 80
+    elevateLimit: float = 1.0
+    slowFallbackRatio: float = 0.1
+    cpuFloatingLimit: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.highWaterMark < self.alarmWaterMark <= 100:
+            reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} do not ascend from 0 to 100"
+            raise WrongValue("highWaterMark", reason, "such as 60 and 80")
+        for key in ("elevateLimit", "cpuFloatingLimit"):
+            if not _PERCENT.admits(getattr(self, key)):
+                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "say a percentage")
+
+
+class Reading(NamedTuple):
+    """One reading of a container's cgroup."""
+
+    quota: int
+    period: int
+    throttled: int
+    throttled_ns: int
+    usage_ns: int
+
+
+@dataclass(slots=True)
+class Managed:
+    """A container with its last two readings of throttling, and its use at each tick: pairs of time and use."""
+
+    folder: str
+    limit: float
+    quota: int
+    period: int
+    throttled: int = 0
+    throttled_ns: int = 0
+    throttled_before: int = 0
+    throttled_ns_before: int = 0
+    usages: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
+
+    def base(self) -> int:
+        """The quota of the limit in whole microseconds."""
+        return quota_of_limit(self.limit, self.period)
+
+    def least(self) -> int:
+        """The lowest quota: that of the limit, or the kernel's least, which a kubelet gives a smaller limit."""
+        return max(self.base(), MIN_QUOTA_US)
+
+    def newly_throttled(self) -> int:
+        """In how many periods it was throttled since the last reading."""
+        return self.throttled - self.throttled_before
+
+    def take(self, reading: Reading, now: int) -> None:
+        """Take a new reading."""
+        self.throttled_before, self.throttled_ns_before = self.throttled, self.throttled_ns
+        self.quota, self.period = reading.quota, reading.period
+        self.throttled, self.throttled_ns = reading.throttled, reading.throttled_ns
+        self.usages.append((now, reading.usage_ns))
+
+
+Deltas = dict[str, float]
+
+
+def quota_of_limit(limit: float, period: int) -> int:
+    """Return the quota of a limit in CPUs, in whole microseconds, as a kubelet sets it.
+
+    The product is rounded before the fraction is dropped: 0.29 * 100000 is 28999.999999999996.
+    """
+    return math.floor(round(limit * period, 3))
+
+
+def slow_fallback(containers: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
+    """Return by how much quotas above the limit fall from the high mark on."""
+    if use < knobs.highWaterMark:
+        return {}
+    part = (use - knobs.highWaterMark) / (knobs.alarmWaterMark - knobs.highWaterMark) * knobs.slowFallbackRatio
+    return {
+        container.folder: part * (container.base() - container.quota)
+        for container in containers
+        if container.quota > container.base() and not container.newly_throttled()
+    }
+
+
+def fast_fallback(containers: Iterable[Managed], use: float, cpus: int, knobs: Knobs) -> Deltas:
+    """Return by how much quotas above the limit fall from the alarm mark on: together all that is above the mark."""
+    # Whole microseconds: a difference of CPUs as floats may be 0, or less, for a quota that is above the limit.
+    excess = {c.folder: (c, c.quota - c.base()) for c in containers if c.quota > c.base()}
+    excess_cpus = sum(more_us / c.period for c, more_us in excess.values() if c.period > 0)
+    if use < knobs.alarmWaterMark or excess_cpus <= 0:
+        return {}
+    part = (knobs.alarmWaterMark - use) / 100 * cpus / excess_cpus
+    return {folder: part * more_us for folder, (c, more_us) in excess.items() if c.period > 0}
+
+
+def elevate(containers: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+    """Return by how much throttled containers rise: by what they lacked, at most by `elevateLimit` together."""
+    use = uses[-1] if uses else 0.0
+    if uses and max(uses) - min(uses) > knobs.cpuFloatingLimit:
+        return {}
+    if knobs.alarmWaterMark - use < knobs.elevateLimit:
+        return {}
+    needs = {
+        c.folder: (c, (c.throttled_ns - c.throttled_ns_before) / 1000 / c.newly_throttled() / c.period)
+        for c in containers
+        # A counter that decreased belongs to a cgroup that was created again, and is unrelated to the last reading.
+        if c.newly_throttled() > 0 and c.throttled_ns > c.throttled_ns_before and c.period > 0
+    }
+    total = sum(need for _, need in needs.values())
+    if not needs:
+        return {}
+    part = min(total, knobs.elevateLimit / 100 * cpus) / total
+    return {folder: need * part * c.period for folder, (c, need) in needs.items()}
+
+
+def deltas(containers: Sequence[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+    """Return the sum of the three steps, by folder; `uses` are those of the last minute, the last one of now."""
+    limited = [container for container in containers if container.quota != UNLIMITED]
+    use = uses[-1] if uses else 0.0
+    total = dict.fromkeys((container.folder for container in containers), 0.0)
+    parts = (
+        slow_fallback(limited, use, knobs),
+        fast_fallback(limited, use, cpus, knobs),
+        elevate(limited, uses, cpus, knobs),
+    )
+    for part in parts:
+        for folder, delta in part.items():
+            total[folder] += delta
+    return total
+
+
+def height(limit: float, period: int) -> float:
+    """Return the highest quota of a container."""
+    return _HEIGHT * limit * period
+
+
+def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> float:
+    """Return the highest quota for the next tick, by what the container has left of its limit."""
+    base, most = limit * period, height(limit, period)
+    count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
+    if count < 2 or spent <= 0 or most <= 0:
+        return most
+    left = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
+    quota = left / spent * (count - 1) * period
+    if quota > _PLENTY * most:
+        return most
+    return min(max(base + (most - base) * quota / (_PLENTY * most), base), most)
+
+
+def next_quota(container: Managed, delta: float) -> int:
+    """Return the next quota of a container: whole microseconds, never below its limit, or the kernel's least."""
+    least, quota = container.least(), container.quota + delta
+    if quota <= least:  # most containers, most of the time: the highest quota need not be computed
+        return least
+    return max(int(min(quota, max_next(container.limit, container.period, container.usages))), least)
+
+
+def manageable(limit: float | None, cpus: int) -> bool:
+    """Whether a container has a limit that leaves something to rise to."""
+    return limit is not None and 0 < limit < cpus
+
+
+def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | None]) -> list[Write]:
+    """Return the writes for a container and the cgroups above it, below that of all pods, in order.
+
+    Growing begins at the top, shrinking at the container. A cgroup without a limit stays without, and one that would
+    fall below the least quota of a kernel stays as it is. If one write is refused, the writer resets the others.
+
+    Raises:
+        ValueError: the container does not have its own cgroup, or a quota cannot be read.
+    """
+    if before == after:
+        return []
+    names = [name for name in folder.split("/") if name]
+    if not names or names[-1] in _TOPS:
+        raise ValueError("a container without a folder has no quota")
+    first = 2 if names[0] in _TOPS else 1
+    values = []
+    for depth in range(first, len(names) + 1):
+        name = "/".join(names[:depth])
+        quota = quota_of(name)
+        if quota is None:
+            raise ValueError(f"the quota of {name} cannot be read")
+        falls_too_low = after < before and quota + after - before < MIN_QUOTA_US and depth < len(names)
+        if quota != UNLIMITED and not falls_too_low:
+            values.append((name, quota + after - before))
+    if after < before:
+        values.reverse()
+    return [Write(name, _QUOTA, str(value), NAME) for name, value in values]
+
+
+def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
+    """Return the writes that give a pod and its containers the quotas of their limits, to the pod their sum.
+
+    A container without a limit, and its pod, are unlimited. If a limit is not known nothing is written.
+    """
+    quotas: list[tuple[str, int]] = []
+    for container in pod.containers:
+        period, limit = period_of(container.folder), container.cpu_limit
+        if limit is None:
+            return []
+        if limit == 0 or period is not None:
+            quotas.append((container.folder, quota_of_limit(limit, period or 0) if limit else UNLIMITED))
+    values = [quota for _, quota in quotas]
+    quotas.insert(0, (pod.folder, UNLIMITED if UNLIMITED in values else sum(values)))
+    return [Write(folder, _QUOTA, str(quota), NAME) for folder, quota in quotas]
+
+
+class Turbo:
+    """The containers and the node's use over time.
+
+    Attributes:
+        managed: the containers, by folder.
+        cpus: how many the node has.
+        knobs: marks and steps; others hold from the next tick on.
+    """
+
+    def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
+        self.managed: dict[str, Managed] = {}
+        self.cpus, self.knobs = cpus, knobs or Knobs()
+        self._last: Ticks | None = None
+        self._uses: deque[tuple[int, float]] = deque()
+
+    def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
+        """Manage a container. Raises ValueError if its limit leaves nothing to decide, or its folder is not known."""
+        if limit is None or not manageable(limit, self.cpus):
+            raise ValueError(f"a limit of {limit} CPUs leaves nothing to raise on {self.cpus}")
+        if not folder:
+            raise ValueError("a container without a folder has no quota")
+        container = Managed(folder, limit, reading.quota, reading.period)
+        container.take(reading, now)
+        container.take(reading, now)
+        container.usages.pop()
+        self.managed.setdefault(folder, container)
+
+    def remove(self, folder: str) -> int | None:
+        """Forget a container; return the quota of its limit, which it gets back."""
+        container = self.managed.pop(folder, None)
+        return None if container is None else container.least()
+
+    def observe(self, ticks: Ticks, now: int) -> float:
+        """Take a reading of the node; return the percent in use since the last one, 0 at the first."""
+        last, self._last = self._last, ticks
+        if last is None:
+            return 0.0
+        use = share(last, ticks)
+        self._uses.append((now, use))
+        while self._uses[0][0] < now - _MINUTE_NS:
+            self._uses.popleft()
+        return use
+
+    def why_unchanged(self, folder: str) -> str:
+        """Return why the last tick left a container's quota as it was."""
+        container, uses = self.managed.get(folder), [use for _, use in self._uses.copy()]
+        if container is None:
+            return "its quota and use cannot be read"
+        if container.quota == UNLIMITED:
+            return "its quota is unlimited"
+        if not uses:
+            return "the node's use is not known yet"
+        if self.knobs.alarmWaterMark - uses[-1] < self.knobs.elevateLimit:
+            mark = self.knobs.alarmWaterMark - self.knobs.elevateLimit
+            return f"the node uses {uses[-1]:.0f} %; quotas rise while it uses {mark:g} % or less"
+        if max(uses) - min(uses) > self.knobs.cpuFloatingLimit:
+            span, limit = max(uses) - min(uses), self.knobs.cpuFloatingLimit
+            return f"the node's use varied by {span:.0f} % in a minute; quotas rise while it is {limit:g} or less"
+        if container.newly_throttled() <= 0:
+            return "it was not throttled in the last tick"
+        return "it has used up what it may have above its limit"
+
+    def decide(self, readings: Mapping[str, Reading], now: int) -> dict[str, int]:
+        """Take readings of the containers; return the next quota of each that has one, by folder."""
+        containers = [container for folder, container in self.managed.items() if folder in readings]
+        for container in containers:
+            container.take(readings[container.folder], now)
+        total = deltas(containers, [use for _, use in self._uses], self.cpus, self.knobs)
+        return {c.folder: next_quota(c, total[c.folder]) for c in containers if c.quota != UNLIMITED}
+
+
+class Candidate(NamedTuple):
+    """A container that is to be managed: its pod, its name and its limit in CPUs."""
+
+    pod: StrategyPod
+    name: str
+    limit: float
+
+
+class QuotaTurbo(Service):
+    """Raises and lowers quotas."""
+
+    name = NAME
+    transient = True
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._turbo: Turbo | None = None
+        #: The containers that are managed, by their cgroup.
+        self._candidates: dict[str, Candidate] = {}
+        #: The open files of the containers that are managed: at most half of those that the process may have open.
+        self._files: dict[str, ProcessorFiles] = {}
+        self._max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _FILES_PER_CONTAINER)
+        #: The pods and the number of CPUs of the last search for candidates, and its result.
+        self._last_candidates: tuple[list[StrategyPod], int, dict[str, Candidate]] = [], 0, {}
+        #: The containers whose quotas the last tick has changed.
+        self._changed: frozenset[str] = frozenset()
+        #: The pods of the last tick, the number of CPUs, and why their use is unknown; None while it is off.
+        self._last_tick: tuple[list[StrategyPod], int, str] | None = None
+        #: The percent of the node that was in use in the last tick; None before the first one.
+        self.use_percent: float | None = None
+
+    def __len__(self) -> int:
+        """The number of containers that are managed."""
+        return len(self.managed)
+
+    @property
+    def managed(self) -> Collection[str]:
+        """The cgroups of the containers that are managed."""
+        return self._candidates.keys()
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or quotas are to go back."""
+        return super().wants(rules) or bool(self._candidates)
+
+    def pause_s(self) -> float:
+        """Return the interval of the file."""
+        return float(self.block.syncInterval) / _MS_PER_S
+
+    def state(self, now: float) -> str:  # noqa: ARG002  no part of it depends on the time
+        """Say how many containers there are, and by which marks they are changed."""
+        if self.block is None:
+            return ""
+        use = "" if self.use_percent is None else f"the node uses {self.use_percent:.0f} %, "
+        marks = f"quotas rise below {self.block.alarmWaterMark} % and fall from {self.block.highWaterMark} % on"
+        return f"{use}{marks}; {count(len(self), 'container')}"
+
+    def unchanged(self, uid: str) -> Mapping[str, str]:
+        """Return why quotas of a pod's containers did not change in the last tick, by container; "" is the pod."""
+        turbo, managed, changed, tick = self._turbo, self._candidates, self._changed, self._last_tick
+        pod = next((pod for pod in tick[0] if pod.uid == uid), None) if tick else None
+        if turbo is None or tick is None or pod is None:
+            return {}
+        _, cpus, no_cpu = tick
+        if pod.annotations.get(ANNOTATION) != "true":
+            return {"": f'its annotation {ANNOTATION} is not "true"'}
+        return {
+            container.name: (no_cpu or turbo.why_unchanged(container.folder))
+            if container.folder in managed
+            else f"its CPU limit is not between 0 and the {cpus} CPUs of the node, or its quota cannot be read"
+            for container in pod_of(pod).containers
+            if container.folder not in changed
+        }
+
+    def round(self, round_: Round[Services]) -> None:
+        """One tick."""
+        turbo = self._turbo = self._turbo or Turbo(round_.sample.cpus)
+        turbo.cpus = round_.sample.cpus
+        if self.on:
+            turbo.knobs = Knobs(self.block.highWaterMark, self.block.alarmWaterMark)
+        candidates = self._candidates_of(round_) if self.on else {}
+        now = nanoseconds(round_.sample)
+        quotas = Quotas(round_)
+        self._release(turbo, candidates, round_, quotas)
+        readings = {folder: r for folder in candidates if (r := self._reading(turbo, round_, folder)) is not None}
+        for folder in self._files.keys() - readings.keys():
+            self._files.pop(folder).close()
+        for folder, reading in readings.items():
+            if folder not in turbo.managed:
+                self._take(turbo, folder, candidates[folder], reading, now)
+        self._candidates = {folder: c for folder, c in candidates.items() if folder in turbo.managed}
+        use, changed = ticks(round_.sample), set[str]()
+        if use is None:
+            round_.cannot(NAME, "quotas stay as they are", round_.sample.no_cpu)
+        elif self.on:
+            percent = self.use_percent = turbo.observe(use, now)
+            for folder, quota in turbo.decide(readings, now).items():
+                reason = f"the node uses {percent:.0f} %, the limit is {candidates[folder].limit:g} CPUs"
+                if quota != readings[folder].quota:
+                    changed.add(folder)
+                    quotas.change(folder, readings[folder].quota, quota, candidates[folder], reason)
+        self._changed = frozenset(changed)
+        self._last_tick = (round_.pods, round_.sample.cpus, round_.sample.no_cpu) if self.on else None
+        quotas.send()
+
+    def _candidates_of(self, round_: Round[Services]) -> dict[str, Candidate]:
+        """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
+        pods, cpus, candidates = self._last_candidates
+        # Pods are the same objects as long as nothing of them has changed.
+        if cpus == round_.sample.cpus and len(pods) == len(round_.pods) and all(map(operator.is_, pods, round_.pods)):
+            return candidates
+        candidates = {
+            container.folder: Candidate(pod, container.name, container.cpu_limit)
+            for pod in round_.pods
+            if pod.annotations.get(ANNOTATION) == "true"
+            for container in pod_of(pod).containers
+            if container.cpu_limit is not None and manageable(container.cpu_limit, round_.sample.cpus)
+        }
+        self._last_candidates = round_.pods, round_.sample.cpus, candidates
+        return candidates
+
+    def _reading(self, turbo: Turbo, round_: Round[Services], folder: str) -> Reading | None:
+        """One reading of a container's cgroup, whose files are held open; None if it is gone, or tells too little."""
+        files = self._files.get(folder)
+        if files is None:
+            if len(self._files) >= self._max_files:
+                return _reading(round_, folder)
+            try:
+                files = self._files[folder] = ProcessorFiles(
+                    round_.parts.executor.hierarchies, round_.parts.root, folder
+                )
+            except (OSError, ValueError):
+                return None
+        # One with its limit is not changed before it has run: until then its last reading will do.
+        managed = turbo.managed.get(folder)
+        at_limit = managed is not None and managed.quota == managed.least()
+        values = files.read(resting=at_limit and folder not in self._changed)
+        return None if values is None else Reading(*values)
+
+    def _release(self, turbo: Turbo, candidates: dict[str, Candidate], round_: Round[Services], quotas: Quotas) -> None:
+        """Give back what containers have that are no longer managed, or have another limit now."""
+        for folder, before in self._candidates.items():
+            now = candidates.get(folder)
+            if now is not None and now.limit == before.limit:
+                continue
+            quota = turbo.remove(folder)
+            reading = _reading(round_, folder)
+            if now is None and reading is not None and quota is not None:
+                quotas.change(folder, reading.quota, quota, before, "it is no longer asked for")
+
+    def _take(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
+        """Manage a container."""
+        if reading.period > 0 and reading.quota >= 0:
+            turbo.add(folder, candidate.limit, reading, now)
+
+
+class Quotas:
+    """The changes of one tick, with the cgroups above each container, which several have in common."""
+
+    def __init__(self, round_: Round[Services]) -> None:
+        self._round = round_
+        self._now: dict[str, int | None] = {}
+        self._writes: dict[str, tuple[Write, Candidate, str]] = {}
+
+    def change(self, folder: str, before: int, after: int, candidate: Candidate, reason: str) -> None:
+        """Have a container's quota changed, and those above it by as much."""
+        if UNLIMITED in (before, after):
+            return
+        self._now[folder] = before
+        try:
+            writes = chain(folder, before, after, self._quota)
+        except ValueError as error:
+            self._round.errors.append(f"{NAME}: {candidate.pod.key}: {error}")
+            return
+        for write in writes:
+            self._now[write.folder] = int(write.value)
+            self._writes[write.folder] = write, candidate, reason
+
+    def send(self) -> None:
+        """Pass all changes to the round: those of one pod are applied together or not at all."""
+        for folder, (write, candidate, reason) in self._writes.items():
+            pod = candidate.pod
+            subject = pod.subject(candidate.name if folder != pod.folder else "")
+            self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, whole=pod.uid, passing=True)
+
+    def _quota(self, folder: str) -> int | None:
+        if folder not in self._now:
+            quota = self._round.read(folder, _QUOTA)
+            self._now[folder] = quota if isinstance(quota, int) else None
+        return self._now[folder]
+
+
+def _reading(round_: Round[Services], folder: str) -> Reading | None:
+    """One reading of a container's cgroup; None if it is not there, or tells too little."""
+    quota, period = round_.read(folder, _QUOTA), round_.read(folder, _PERIOD)
+    use = round_.usage(folder, processor_only=True)
+    if not (isinstance(quota, int) and isinstance(period, int)) or use is None or use.cpu_ns is None:
+        return None
+    return Reading(quota, period, use.throttled or 0, use.throttled_ns or 0, use.cpu_ns)

@@ -1,0 +1,304 @@
+"""rubik's configuration file: as settings of the agent when it starts, and as the document of hooks and services.
+
+The file is JSON as Go reads it: keys in any case, of several spellings the exact one wins, null means absent. It has
+the agent's own keys, and one block for each service that is switched on; blocks of services that are off are not read.
+What a block may contain is part of its service's module, and found through the service's row.
+
+An agent never starts with a file that has a mistake, and every mistake is named at once. A file that gets a mistake
+while an agent runs changes nothing. A service that the file did not switch on at the start stays off, because the check
+of who sets which cgroup file was made without it. Keys with which rubik does something else, for example its log,
+become notes.
+"""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, NamedTuple
+
+from nri.agent.profile import Kind
+from nri.agent.rubik.service import Node, ServiceRow
+from nri.config import Between, Source
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, suggest, together
+from nri.config.layers import Layer, located
+from nri.config.place import Path, show
+from nri.config.settings import FileLayer
+from nri.config.syntax import parse_json
+from nri.config.typed import Partial, build, check, fields_of, is_plain
+from nri.errors import ConfigError
+from nri.policies.shapes import Unread, meant
+
+__all__ = ["KIND", "Agent", "File", "Reader"]
+
+#: The kind of the document that rubik's file is.
+KIND: Final = "RubikConfiguration"
+_FEATURES: Final = "agent.enabledFeatures"
+#: The agent's log level for each of rubik's.
+_LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
+#: The keys of rubik's old format, as openEuler 22.03-SP1 has it, and what to write now; the clearest ones first.
+_OLD_KEYS: Final = {
+    "cacheConfig": 'write it as "dynCache", and "dynCache" in agent.enabledFeatures',
+    "blkioConfig": 'write "ioLimit" in agent.enabledFeatures',
+    "memoryConfig": 'write "dynMemory": {"policy": "fssr"}, and "dynMemory" in agent.enabledFeatures',
+    "nodeConfig": 'write it as "ioCost", and "ioCost" in agent.enabledFeatures',
+    "autoCheck": 'leave it out; write "preemption" in agent.enabledFeatures',
+    "autoConfig": 'leave it out; write "preemption" in agent.enabledFeatures',
+    **dict.fromkeys(("logDriver", "logDir", "logSize", "logLevel", "cgroupRoot"), 'write it below "agent"'),
+}
+_CGROUPS: Final = "/sys/fs/cgroup"
+_NODE_NAME: Final = "RUBIK_NODE_NAME"
+_DOCUMENT: Final = Source("", "", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The keys of the agent itself; `complain` checks their values, reading the file does not."""
+
+    logDriver: str = "stdio"
+    logDir: str = "/var/log/rubik"
+    logSize: Annotated[int, Between(-(2**63), 2**63 - 1)] = 1024
+    logLevel: str = "info"
+    cgroupRoot: str = "/sys/fs/cgroup"
+    cgroupDriver: str = "cgroupfs"
+    informerType: str = "apiserver"
+    enabledFeatures: list[str] | None = None
+
+    def complain(self) -> None:
+        """Raise WrongValue for the first value that is not allowed."""
+        for key, words in _WORDS.items():
+            if getattr(self, key) not in words:
+                raise WrongValue(key, f'"{getattr(self, key)}" is none of {", ".join(filter(None, words))}', "say one")
+        if not 10 <= self.logSize <= 1 << 20:
+            raise WrongValue("logSize", f"{self.logSize} MB is not from 10 to {1 << 20}", "1024 is the default")
+        if self.logDriver == "file" and not self.logDir.startswith("/"):
+            raise WrongValue("logDir", f'"{self.logDir}" is no absolute path', "begin it with /")
+
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "logDriver": ("", "stdio", "file"),
+    "logLevel": ("", "debug", "info", "warn", "error", "stack"),
+    "cgroupDriver": ("cgroupfs", "systemd"),
+    "informerType": ("apiserver", "nri"),
+}
+
+
+class File(NamedTuple):
+    """A file: the agent's keys, the blocks as they are written, and the keys without effect."""
+
+    source: Source
+    agent: Agent
+    blocks: Mapping[str, Any]
+    unread: list[Unread]
+
+
+class Reader:
+    """Reads rubik's file.
+
+    Args:
+        rows: the services.
+    """
+
+    def __init__(self, rows: Iterable[ServiceRow]) -> None:
+        self._rows = {row.name: row for row in rows}
+
+    def read(self, tree: Any, source: Source) -> File:
+        """Read the keys of the agent; `services` reads the blocks. Raises ConfigError naming file, line and key."""
+        if not isinstance(tree, dict):
+            raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
+        keys = ("agent", *self._rows)
+        unread = [Unread.of(key, meant(key, keys)) for key in tree if key not in keys]
+        agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
+        return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
+
+    def services(self, file: File) -> dict[str, Any]:
+        """Read the blocks of the services that are switched on, by name; None for a service without a block.
+
+        Raises ConfigError for the first problem, with all others in `others`.
+        """
+        blocks: dict[str, Any] = {}
+        errors: list[ConfigError] = []
+        problems: list[Problem] = []
+        for place, name in enumerate(file.agent.enabledFeatures or ()):
+            path: Path = ("agent", "enabledFeatures", place)
+            if name not in self._rows:
+                problems.append(Problem(path, f'"{name}" is no service', suggest(name, self._rows)))
+            elif name in blocks:
+                problems.append(Problem(path, f'"{name}" is there twice', "say it once"))
+            else:
+                blocks[name] = None
+                try:
+                    if self._rows[name].block is not None:
+                        blocks[name] = self._block(name, file)
+                except ConfigError as error:
+                    errors.append(error)
+        if errors or problems:
+            raise together([*located(file.source, problems), *errors])
+        return blocks
+
+    def _block(self, name: str, file: File) -> Any:
+        value = file.blocks.get(name)
+        if value is None:
+            raise ConfigError(file.source.name, name, "is switched on and has no block", f'add "{name}": {{...}}')
+        return _built(self._rows[name].block, value, name, file.source, file.unread)
+
+    def blocks(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the blocks of a document. Raises ConfigError with all mistakes of the document."""
+        return self._checked(self.read(document, _DOCUMENT))
+
+    def _checked(self, file: File) -> dict[str, Any]:
+        """Return the blocks of a file whose agent's keys are valid as well. Raises ConfigError with all mistakes."""
+        errors: list[ConfigError] = []
+        blocks: dict[str, Any] = {}
+        try:
+            file.agent.complain()
+        except WrongValue as error:
+            errors += located(file.source, [Problem(("agent", error.key), error.reason, error.suggestion)])
+        try:
+            blocks = self.services(file)
+        except ConfigError as error:
+            errors.append(error)
+        problems = [
+            problem._replace(path=(name, *problem.path))
+            for name, block in blocks.items()
+            if block is not None
+            for problem in self._rows[name].problems(block)
+        ]
+        if errors or problems:
+            raise together([*errors, *located(file.source, problems)])
+        return blocks
+
+    def kind(self) -> Kind:
+        """Return the kind of rubik's file, which is recognized by its key `agent`."""
+        return Kind(self._parse, {}, None, _into, self._unread, "agent")
+
+    def _parse(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return self.blocks(document)
+        except ConfigError as error:
+            raise ValueError(_line(error)) from None
+
+    def _unread(self, document: Mapping[str, Any]) -> Sequence[Unread]:
+        file = self.read(document, _DOCUMENT)
+        self.services(file)
+        return file.unread[:MOST_PROBLEMS]
+
+    def features(self, document: Mapping[str, Any] | None) -> dict[str, str]:
+        """Return the services that a document switches on, each with its key."""
+        agent = (document or {}).get("agent")
+        features = agent.get("enabledFeatures") if isinstance(agent, dict) else None
+        names = enumerate(features if isinstance(features, list) else ())
+        return {name: f"{_FEATURES}[{place}]" for place, name in names if name in self._rows}
+
+    def layer(self, source: Source) -> FileLayer | None:
+        """Return a configuration file of rubik's as settings of the agent; None for a file of another program."""
+        odd: list[str] = []  # NaN and the like, which the agent's own settings may have
+        try:
+            tree = parse_json(source.text, parse_constant=odd.append)
+        except ValueError:
+            return None  # the next reader reports where it is not JSON
+        if not isinstance(tree, dict):
+            return None
+        if "agent" not in tree:
+            if problem := self._without_agent(tree):
+                raise located(source, [problem])[0]
+            return None
+        if odd:
+            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
+        file = self.read(tree, source)
+        services = self._checked(file)
+        notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]
+        return FileLayer(Layer(_settings(file.agent, services, source.name), lambda _: source.name), notes)
+
+    def _without_agent(self, tree: Mapping[str, Any]) -> Problem | None:
+        """Return what is wrong with a file of rubik's without a key `agent`; None for a file of another program."""
+        for key, value in tree.items():
+            if isinstance(value, dict) and "enabledFeatures" in value:
+                return Problem((key,), "unknown key", 'did you mean "agent"?')
+        for key, advice in _OLD_KEYS.items():
+            if key in tree:
+                return Problem((key,), "is a key of rubik's old configuration format, before rubik 2.0", advice)
+        block = next((key for key in tree if key in self._rows), None)
+        if block is None:
+            return None
+        advice = f'add "agent": {{"enabledFeatures": ["{block}"]}}'
+        return Problem((block,), 'is a block of rubik\'s file, which has no key "agent"', advice)
+
+
+def _into(node: Node, services: Mapping[str, Any] | None) -> Node:
+    return node if services is None else replace(node, services=services)
+
+
+def _line(error: ConfigError) -> str:
+    """Return a mistake on one line, with the number of the others."""
+    more = f"; and {len(error.others)} more" if error.others else ""
+    hint = f"; {error.suggestion}" if error.suggestion else ""
+    return f"{error.key}: {error.reason}{hint}{more}"
+
+
+def _settings(agent: Agent, services: Iterable[str], name: str) -> dict[str, Any]:
+    """Return the agent's settings for a file with this name."""
+    by_nri = agent.informerType == "nri"
+    rules = {"source": "files", "path": name}
+    if os.environ.get(_NODE_NAME):
+        rules["node_name"] = os.environ[_NODE_NAME]
+    settings: dict[str, Any] = {
+        "profile": "rubik",
+        "modes": ["nri", "standalone"] if by_nri else ["standalone"],
+        "log_level": _LEVELS[agent.logLevel],
+        "rules": rules,
+        "pods": {"source": "nri" if by_nri else "apiserver"},
+        "standalone": {"cgroup_driver": agent.cgroupDriver},
+        "gates": dict.fromkeys(services, True),
+    }
+    root = agent.cgroupRoot.removesuffix(_CGROUPS)
+    return settings | ({"root": root} if root != agent.cgroupRoot and root else {})
+
+
+def _without_effect(agent: Agent) -> list[str]:
+    notes = []
+    if agent.logDriver == "file":
+        notes.append("agent.logDriver: without effect, for this agent logs to standard error")
+    if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
+        notes.append(f"agent.cgroupRoot: without effect, for it does not end with {_CGROUPS}: say root instead")
+    return notes
+
+
+def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
+    """Return the value of a top-level key as its type. Raises ConfigError with all mistakes."""
+    problems: list[Problem] = []
+    top = type("Top", (), {"__annotations__": {key: annotation}})
+    built = check(top, _folded(top, {key: value}, (), unread), (), problems).values[key]
+    if isinstance(built, Partial):
+        built = build(built, (key,), problems)
+    if problems:
+        raise together(located(source, problems))
+    return built
+
+
+def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
+    """Return the tree with the keys as a class spells them, without nulls and unknown keys."""
+    if not isinstance(tree, dict):
+        return tree
+    fields = fields_of(cls)
+    names = {name.casefold(): name for name in fields}
+    folded = {}
+    for key, value in sorted(tree.items()):  # one with small letters comes last
+        name = key if key in fields else names.get(key.casefold())
+        if name is None:
+            unread.append(Unread.of(show((*path, key)), meant(key, fields)))
+        elif value is not None:
+            folded[name] = _folded_value(fields[name], value, (*path, key), unread)
+    return folded
+
+
+def _folded_value(annotation: Any, value: Any, path: Path, unread: list[Unread]) -> Any:
+    """Return the value of a field, with the keys as classes in its type spell them."""
+    if is_plain(annotation):
+        return _folded(annotation, value, path, unread)
+    types = typing.get_args(annotation)
+    if typing.get_origin(annotation) is list and is_plain(types[0]) and isinstance(value, list):
+        items = (item if item is not None else {} for item in value)
+        return [_folded(types[0], item, (*path, place), unread) for place, item in enumerate(items)]
+    return value

@@ -1,0 +1,330 @@
+"""cpi: series, outliers and scores of pods, and limits that are set and restored."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.rubik import cpi
+from nri.agent.rubik.cpi import Baseline, Online
+from nri.agent.rubik.pods import Container, Pod
+from nri.host import Unsupported
+from nri.host.perf import Event
+from tests.support.counted import Counted, counting
+from tests.support.rubik_world import RubikWorld, pod
+
+LIMITED = 10_000
+WEB = pod("web", cpi="online", cpu="4")
+
+
+def batch(**more: str) -> dict[str, object]:
+    return pod("batch", offline=True, cpi="offline", cpu="2", **more)
+
+
+def whole_pod(cpu: str) -> dict[str, object]:
+    given: Any = batch()
+    given["spec"]["resources"] = {"limits": {"cpu": cpu}}
+    return cast("dict[str, object]", given)
+
+
+def events(ratio: float) -> dict[Event, int]:
+    return {Event.CYCLES: int(1000 * ratio), Event.INSTRUCTIONS: 1000}
+
+
+def minutes(world: RubikWorld, number: int) -> None:
+    """Let minutes go by, with the two rounds of each in which counting begins and ends."""
+    for _ in range(number):
+        world.loop(1, 50)
+        world.loop(1, 10)
+
+
+def usual(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> tuple[RubikWorld, Counted]:
+    """A hundred minutes in which a cycle is one instruction."""
+    counted = Counted(events(1.0))
+    counting(monkeypatch, counted)
+    world = RubikWorld(folder, WEB, batch(**more), cpi=None)
+    world.uses = {world.folder_of(WEB): 1000, world.folder_of(batch()): 1000}
+    minutes(world, 100)
+    return world, counted
+
+
+def quotas(world: RubikWorld) -> list[int]:
+    return [world.quota(each) for each in (world.folder_of(batch()), world.app(batch()))]
+
+
+def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    assert quotas(world) == [200_000, 200_000]
+    counted.events = events(5.0)
+    minutes(world, 9)
+    assert quotas(world) == [LIMITED, LIMITED]
+    assert world.quota(world.app(WEB)) == 400_000
+    told = world.history.of("uid-batch")
+    assert (
+        told is not None and told["values"][0]["reason"] == "it disturbs an online pod, as cycles per instruction say"
+    )
+    counted.events = events(1.0)
+    minutes(world, 15)
+    assert quotas(world) == [200_000, 200_000]
+
+
+@pytest.mark.parametrize("how", ["configuration", "end", "gone"])
+def test_quotas_go_back_with_the_service_and_with_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    (service,) = world.loops.loops
+    assert len(service) == 1  # type: ignore[arg-type]
+    if how == "end":
+        world.loops.start()
+        world.loops.stop()
+    elif how == "gone":
+        world.run(WEB)
+        world.loop(1, 10)
+    else:
+        world.configure()
+        world.loop(1, 10)
+    assert len(service) == 0  # type: ignore[arg-type]
+    assert quotas(world) == [LIMITED if how == "gone" else 200_000] * 2
+
+
+@pytest.mark.parametrize("why", ["quotaTurbo", "files"])
+def test_a_pod_whose_quotas_somebody_else_moves_or_cannot_be_read_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    more = {"quota_turbo": "true"} if why == "quotaTurbo" else {}
+    world, counted = usual(tmp_path, monkeypatch, **more)
+    if why == "files":
+        (tmp_path / "sys/fs/cgroup/cpu,cpuacct" / world.app(batch()) / "cpu.cfs_quota_us").unlink()
+    counted.events = events(5.0)
+    minutes(world, 10)
+    assert world.quota(world.folder_of(batch())) == 200_000
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+def test_samples_without_instructions_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = {Event.CYCLES: 5000, Event.INSTRUCTIONS: 0}
+    minutes(world, 12)
+    assert quotas(world) == [200_000, 200_000]
+
+
+def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch, Counted({}, Unsupported("the hypervisor does not count cycles")))
+    world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    minutes(world, 2)
+    assert world.loops.errors == ["cpi: no pod is judged: unsupported here: the hypervisor does not count cycles"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("on", [True, False])
+def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, restarted: bool
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    assert quotas(world) == [LIMITED, LIMITED]
+    counted.events = events(1.0)
+    if restarted:
+        world.overwrite(world.app(batch()), "cpu.cfs_quota_us", "200000")
+    later = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    if not on:
+        later.configure()
+    minutes(later, 1)
+    assert quotas(later) == [LIMITED if on else 200_000, LIMITED if on and not restarted else 200_000]
+    minutes(later, 5)
+    assert quotas(later) == [200_000, 200_000]
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize(("first", "quota"), [("2", 400_000), ("", -1)])
+def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_of_those_that_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: bool, first: str, quota: int
+) -> None:
+    counting(monkeypatch, Counted(events(1.0)))
+    world, given = RubikWorld(tmp_path, WEB, batch(), cpi=None), cast("Any", batch())
+    asks = [{"resources": {"limits": {"cpu": cpu} if cpu else {}}} for cpu in (first, "1", "1")]
+    given["spec"]["containers"] += [{"name": "late", **asks[1]}]
+    given["spec"]["initContainers"] = [
+        {"name": "first", **asks[0]},
+        {"name": "side", "restartPolicy": "Always", **asks[2]},
+    ]
+    for folder in (world.folder_of(given), world.app(given)):
+        world.overwrite(folder, "cpu.cfs_quota_us", str(LIMITED))
+    if not running:
+        given["status"]["containerStatuses"] = []
+    world.run(WEB, given)
+    minutes(world, 8)
+    assert quotas(world) == [quota, 200_000 if running else LIMITED]
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        (batch(quota_turbo="true"), True),  # quotaTurbo's
+        (batch() | {"spec": {"runtimeClassName": "kata", "containers": [{"name": "app"}]}}, True),
+        (batch(), False),  # only its container has that quota
+        (whole_pod("100m"), True),  # the limit of all of it together
+    ],
+)
+def test_a_low_quota_that_is_none_of_cpi_s_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], whole: bool
+) -> None:
+    counting(monkeypatch, Counted(events(1.0)))
+    world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    world.overwrite(world.app(batch()), "cpu.cfs_quota_us", str(LIMITED))
+    if whole:
+        world.overwrite(world.folder_of(batch()), "cpu.cfs_quota_us", str(LIMITED))
+    before = quotas(world)
+    world.run(WEB, given)
+    minutes(world, 8)
+    assert quotas(world) == before
+
+
+def test_a_limit_that_was_changed_while_a_pod_was_limited_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    counted.events = events(1.0)
+    for folder in (world.folder_of(batch()), world.app(batch())):
+        world.overwrite(folder, "cpu.cfs_quota_us", "300000")  # as a kubelet resizes it
+    minutes(world, 15)
+    assert quotas(world) == [300_000, 300_000]
+
+
+S = 10**9
+NOW = 1000 * S
+values = st.floats(0.1, 10)
+TIMES = [NOW - age * S for age in (310, 250, 190, 130, 70, 10)]
+
+
+@given(st.lists(values, min_size=1, max_size=30), st.lists(values, max_size=30))
+def test_folding_is_the_mean_and_deviation_of_all(first: list[float], later: list[float]) -> None:
+    found = Baseline().fold(first).fold(later)
+    assert found.count == len(first + later)
+    assert found.mean == pytest.approx(statistics.fmean(first + later))
+    assert found.std == pytest.approx(statistics.pstdev(first + later), abs=1e-6)
+
+
+@given(st.lists(st.integers(0, 50), unique=True).map(sorted), st.integers(0, 60), st.integers(0, 60))
+def test_a_range_ends_with_the_first_sample_at_its_end_or_after(times: list[int], start: int, end: int) -> None:
+    series = [(at, 1.0) for at in times]
+    after = [at for at in times if at >= end]
+    last = after[0] if after else 1000
+    expected = [(at, 1.0) for at in times if start <= at <= last] if start <= end else []
+    assert cpi.within(series, start, end) == expected
+
+
+@given(st.lists(values, min_size=6, max_size=6), st.lists(st.floats(0, 4), min_size=6, max_size=6))
+def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list[float]) -> None:
+    pod = Online(Baseline(100, 1.0, 0.1), list(zip(TIMES, slowed, strict=True)), [])
+    total, expected = sum(used), 0.0
+    for value, use in zip(slowed, used, strict=True):
+        part = use / total if total else 0.0
+        expected += part * (1 - 1.2 / value) if value > 1.2 else part * (value / 1.2 - 1)
+    found = cpi.score(pod, list(zip(TIMES, used, strict=True)), NOW)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("count", "levels", "busy", "expected"),
+    [
+        (61, [1, 1, 1, 2, 2, 2], [1] * 6, True),
+        (60, [2] * 6, [1] * 6, False),
+        (61, [1, 1, 1, 1, 2, 2], [1] * 6, False),
+        (61, [2] * 6, [0.2] * 6, False),
+        (61, [2] * 6, [], False),
+        (61, [2] * 6, [0.25] * 6, True),
+        (61, [1.2] * 6, [1] * 6, False),
+    ],
+)
+def test_an_outlier_is_slow_three_times_while_it_works(
+    count: int, levels: list[float], busy: list[float], expected: bool
+) -> None:
+    pod = Online(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
+    assert cpi.outlier(pod, NOW) is expected
+
+
+@pytest.mark.parametrize(("more_ns", "counts"), [(0, True), (1, False)])
+def test_an_online_pod_is_looked_at_for_five_minutes_and_a_suspect_for_ten(more_ns: int, counts: bool) -> None:
+    times = [NOW - 300 * S - more_ns, NOW - 150 * S, NOW - 10 * S]
+    pod = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
+    assert cpi.outlier(pod, NOW) is counts
+    early = [(NOW - 600 * S - more_ns, 3.0), (NOW, 1.0)]
+    score = cpi.score(Online(pod.baseline, [(early[0][0], 2.4), (NOW, 1.2)], []), early, NOW)
+    assert score == pytest.approx(0.75 * 0.5 if counts else 0.0)
+
+
+def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> None:
+    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
+    empty = Online(Baseline(61, 1.0, 0.1), [], [])
+    assert cpi.antagonists([slowed, empty], {"none": [], "idle": [(at, 0.0) for at in TIMES]}, NOW) == set()
+    assert cpi.score(slowed, [], NOW) == 0
+    assert cpi.normalized([(1, 0.0)]) == [(1, 0.0)]
+    both = {name: [(at, 1.0) for at in TIMES] for name in ("a", "b")}
+    assert cpi.antagonists([slowed], {**both, "none": []}, NOW) == {"a", "b"}
+    innocent = {"small": [(TIMES[0] - 90 * S, 1.0)], "big": [(TIMES[0] - 80 * S, 2.0)]}
+    assert cpi.antagonists([slowed], innocent, NOW) == {"big"}
+
+
+def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
+    busy = [(at, 1.0) for at in TIMES]
+    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
+    late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
+    early = {"early": [(at, 0.1) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 0.5)]}
+    assert cpi.antagonists([late], early, NOW) == {"greatest"}
+    assert cpi.antagonists([slowed, late], early, NOW) == {"early"}
+    assert cpi.antagonists([slowed], {}, NOW) == set()
+
+
+def test_a_pod_of_which_nothing_is_usual_yet_is_slowed_by_all_that_ran() -> None:
+    fresh = Online(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
+    assert cpi.score(fresh, [(at, 1.0) for at in TIMES[1:3]], NOW) == 0.5
+
+
+def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
+    pod = Online(
+        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
+    )
+    found = cpi.expire(pod, 5)
+    assert (found.baseline.count, found.cpi, found.cpu) == (61, [], [(9, 1.0)])
+    young = Online(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
+    assert cpi.expire(young, 5).baseline.count == 61, "before sixty nothing is far from the usual"
+    assert cpi.expire(found, 5).baseline == found.baseline
+
+
+def test_what_is_older_than_a_time_goes_and_a_sample_of_that_time_stays() -> None:
+    assert cpi.split([(4, 1.0), (5, -1.0), (6, 1.0)], 5) == ([(4, 1.0)], [(5, -1.0), (6, 1.0)])
+
+
+def test_odd_readings_are_refused() -> None:
+    assert (cpi.cpi_of(6, 3), cpi.cpi_of(5, 1)) == (2.0, 5.0)
+    with pytest.raises(ValueError, match="no instruction"):
+        cpi.cpi_of(5, 0)
+    for series, at in (([], -1), ([(5, 1.0)], 4)):
+        with pytest.raises(ValueError, match="not a time"):
+            cpi.add(series, at, 1.0)
+
+
+def test_a_sample_may_have_the_time_of_the_last_one() -> None:
+    series = [(5, 1.0)]
+    cpi.add(series, 5, 2.0)
+    assert series == [(5, 1.0), (5, 2.0)]
+
+
+def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
+    pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
+    assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]

@@ -1,0 +1,297 @@
+"""psi, cpuevict and memoryevict: when an offline pod is evicted, which one, and what follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.rubik import evict
+from nri.agent.rubik.cpu_evict import Window
+from nri.agent.rubik.evict import Cooldown, Sample
+from nri.agent.rubik.memory_evict import memory_percent
+from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.psi import pressed
+from nri.agent.rubik.service import Ticks
+from tests.support.host_trees import write_files
+from tests.support.rubik_world import RubikWorld, pod
+
+GIB = 1 << 30
+CPU = {"cpuevict": {"threshold": 60, "cooldown": 20}}
+MEMORY = {"memoryevict": {"threshold": 60, "cooldown": 4}}
+PSI = {"psi": {"interval": 10, "resource": ["cpu", "memory", "io"]}}
+
+
+def busy(folder: Path, **blocks: object) -> RubikWorld:
+    """A node of which two offline pods and an online one use 90 %, the bigger offline one more."""
+    pods = [pod("small", offline=True), pod("big", offline=True), pod("web")]
+    world = RubikWorld(folder, *pods, **blocks)  # type: ignore[arg-type]
+    uses = {"small": 1000, "big": 2000, "web": 4200}
+    world.uses = {world.folder_of(each): uses[each["metadata"]["name"]] for each in pods}
+    world.node_milli = 7200
+    world.memory(100 * GIB, 0, 10 * GIB)
+    for each, size in zip(pods, (2, 1, 50), strict=True):
+        world.use_memory(world.folder_of(each), size * GIB)
+    return world
+
+
+def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_down(tmp_path: Path) -> None:
+    world = busy(tmp_path, **CPU)
+    world.loop(2)
+    assert world.asked.pods == ["uid-big"]
+    world.loop(19)
+    assert world.asked.pods == ["uid-big"]
+    world.loop()
+    assert world.asked.pods == ["uid-big", "uid-small"], "one that was asked is not asked again while it may be ending"
+    world.loop(39)
+    assert len(world.asked.pods) == 2
+    world.loop()
+    assert world.asked.pods[2:] == ["uid-big"], "it has not gone within a minute"
+    told = world.history.of("uid-big")
+    assert told is not None
+    assert told["values"][0]["reason"] == "the node uses 90 % of its CPUs, from 60 % on one goes"
+
+
+def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path) -> None:
+    world = busy(tmp_path, **MEMORY)
+    world.loop()
+    assert world.asked.pods == ["uid-small"]
+    world.loop(3)
+    assert len(world.asked.pods) == 1
+    world.loop()
+    assert world.asked.pods == ["uid-small", "uid-big"]
+
+
+@pytest.mark.parametrize(("resource", "gone"), [("cpu", "uid-big"), ("memory", "uid-small"), ("io", "uid-big")])
+def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
+    tmp_path: Path, resource: str, gone: str
+) -> None:
+    world = busy(tmp_path, **PSI)
+    web, big = (f"sys/fs/cgroup/cpu,cpuacct/{world.folder_of(pod(name))}" for name in ("web", "big"))
+    for each in ("cpu", "memory", "io"):
+        line = f"some avg10={6.5 if each == resource else 0} avg60=0.00 avg300=0.00 total=1\n"
+        write_files(tmp_path, {f"{web}/{each}.pressure": line})
+        write_files(tmp_path, {f"{big}/{each}.pressure": line.replace("=0 ", "=99 ")})
+    world.loop(2, 10)
+    assert world.asked.pods[:1] == [gone]
+    told = world.history.of(gone)
+    assert told is not None
+    assert told["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
+
+
+def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> None:
+    pods = [pod(name, offline=True) for name in ("a", "b", "c")]
+    for each, minute in zip(pods, (1, 2, 0), strict=True):
+        each["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
+    del pods[2]["status"]["startTime"]
+    world = RubikWorld(tmp_path, *pods, **MEMORY)
+    world.memory(100 * GIB, 0, 10 * GIB)
+    for each in pods:
+        world.use_memory(world.folder_of(each), GIB)
+    world.loop(10)
+    assert world.asked.pods == ["uid-b", "uid-a", "uid-c"], "one whose start is not known counts as old"
+
+
+def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> None:
+    world = busy(tmp_path, **PSI)
+    world.loop(2, 10)
+    assert world.asked.pods == []
+    assert "psi: no pod goes for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
+
+
+def test_a_cool_down_of_psi_is_one_of_seconds(tmp_path: Path) -> None:
+    world = busy(tmp_path, psi={"interval": 10, "resource": ["cpu"], "cooldown": 30})
+    web = f"sys/fs/cgroup/cpu,cpuacct/{world.folder_of(pod('web'))}"
+    write_files(tmp_path, {f"{web}/cpu.pressure": "some avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"})
+    world.loop(3, 10)
+    assert len(world.asked.pods) == 1
+    world.loop(3, 10)
+    assert len(world.asked.pods) == 2
+
+
+def test_nobody_goes_before_so_many_rounds_in_a_row_were_above_the_threshold(tmp_path: Path) -> None:
+    world = busy(tmp_path, after=3, **MEMORY)
+    world.loop(2)
+    world.memory(100 * GIB, 0, 90 * GIB)
+    world.loop()
+    world.memory(100 * GIB, 0, 10 * GIB)
+    world.loop(2)
+    assert world.asked.pods == []
+    world.loop()
+    assert len(world.asked.pods) == 1
+
+
+def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) -> None:
+    pods = [pod("dns", offline=True, namespace="kube-system"), pod("static", offline=True), pod("mirror", offline=True)]
+    pods[1]["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
+    pods[2]["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    world = RubikWorld(tmp_path, *pods, **MEMORY)
+    world.memory(100 * GIB, 0, 0)
+    world.loop(3)
+    assert world.asked.pods == []
+    assert "there is no offline pod whose use is known" in world.loops.health()[1]
+
+
+def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
+    pods = [pod("batch", offline=True), pod("mirror", offline=True)]
+    for one in pods:
+        one["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
+    pods[1]["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    world = RubikWorld(tmp_path, *pods, source="apiserver", **MEMORY)
+    world.memory(100 * GIB, 0, 0)
+    world.loop(10)
+    assert world.asked.pods == ["uid-batch"]
+
+
+@pytest.mark.parametrize("blocks", [CPU, MEMORY], ids=["cpuevict", "memoryevict"])
+def test_an_annotation_that_says_false_spares_a_pod_whose_label_says_true(
+    tmp_path: Path, blocks: dict[str, object]
+) -> None:
+    spared = pod("spared", preemptable="false")
+    spared["metadata"]["labels"] = {PREEMPTIBLE: "true"}
+    world = RubikWorld(tmp_path, spared, **blocks)  # type: ignore[arg-type]
+    world.uses, world.node_milli = {world.folder_of(spared): 5000}, 7900
+    world.memory(100 * GIB, 0, 0)
+    world.loop(5)
+    assert world.asked.pods == []
+
+
+def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        return [each.message for each in caplog.records if "no offline pod" in each.message]
+
+    world = RubikWorld(tmp_path, **MEMORY)
+    for free in (30, 20, 10):
+        world.memory(100 * GIB, 0, free * GIB)
+        world.loop()
+    (first,) = told()
+    assert first.startswith("memoryevict: 70 % of the node's memory are in use, from 60 % on one goes, and there is")
+    world.memory(100 * GIB, 0, 90 * GIB)
+    world.loop()
+    world.memory(100 * GIB, 0, 10 * GIB)
+    world.loop()
+    assert len(told()) == 2, "it was over in between"
+
+
+def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_path: Path) -> None:
+    world = busy(tmp_path, **MEMORY)
+    world.asked.refuses = "a disruption budget forbids it"
+    world.loop(2)
+    assert world.asked.pods == ["uid-small", "uid-big"] * 2
+    assert "a disruption budget forbids it" in world.loops.health()[1]
+
+
+def test_below_the_threshold_nobody_goes_and_a_label_makes_a_pod_offline(tmp_path: Path) -> None:
+    labelled = pod("label")
+    labelled["metadata"]["labels"] = {PREEMPTIBLE: "true"}
+    world = RubikWorld(tmp_path, labelled, **MEMORY)
+    world.memory(100 * GIB, 0, 50 * GIB)
+    world.loop(2)
+    assert world.asked.pods == []
+    world.memory(100 * GIB, 0, 10 * GIB)
+    world.loop()
+    assert world.asked.pods == ["uid-label"]
+
+
+@pytest.mark.parametrize(("blocks", "file", "words"), [(CPU, "stat", "cpuevict"), (MEMORY, "meminfo", "memoryevict")])
+def test_what_the_node_does_not_tell_evicts_nobody_and_is_told(
+    tmp_path: Path, blocks: dict[str, object], file: str, words: str
+) -> None:
+    world = busy(tmp_path, **blocks)
+    (tmp_path / "proc" / file).unlink()
+    for _ in range(3):
+        world.clock.now += 1
+        world.loops.round()
+    assert world.asked.pods == []
+    assert f"{words}: no pod goes: unsupported here: /proc/{file}" in world.loops.health()[1]
+
+
+def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None:
+    world = busy(tmp_path, preview=("memoryevict",), **MEMORY)
+    world.loop(3)
+    assert world.asked.pods == []
+    told = world.history.of("uid-small")
+    assert told is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+        ("eviction", "would be", "preview")
+    ]
+
+
+def test_a_service_that_is_switched_off_remembers_nothing(tmp_path: Path) -> None:
+    world = busy(tmp_path, **MEMORY)
+    world.loop()
+    (service,) = world.loops.loops
+    assert len(service) == 2  # type: ignore[arg-type]
+    world.configure()
+    world.loop()
+    assert len(service) == 0  # type: ignore[arg-type]
+    world.loop(10)
+    assert len(world.asked.pods) == 1
+
+
+S = 10**9
+
+
+def _off(name: str, namespace: str = "default", started: float | None = None) -> Pod:
+    return Pod(name, name, namespace, labels={PREEMPTIBLE: "true"}, started=started)
+
+
+def test_the_biggest_goes_of_those_that_may() -> None:
+    pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("online", "online")]
+    use = {"big": 90.0, "small": 1.0, "middle": 5.0, "online": 99.0}
+    chosen = evict.victim(evict.candidates(pods, from_apiserver=False), use)
+    assert chosen is not None
+    assert chosen.name == "middle"
+
+
+def test_of_equal_pods_the_newer_goes_then_the_first_by_name() -> None:
+    use = {"a": 0.0, "b": 0.0, "c": 0.0}
+    assert evict.victim([_off("a", started=1.0), _off("b", started=2.0)], use) == _off("b", started=2.0)
+    assert evict.victim([_off("c"), _off("a"), _off("b")], use) == _off("a")
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [[], [Sample(0, 0, 1)], [Sample(0, 5 * S, 1), Sample(S, 0, 1)], [Sample(S, 0, 1), Sample(S, S, 1)]],
+)
+def test_a_counter_that_goes_back_or_tells_of_no_time_is_not_known(samples: list[Sample]) -> None:
+    assert evict.cpu_percent(samples, 4) is None
+    assert evict.victim([_off("a")], {"a": None}) is None
+
+
+def test_use_is_of_the_last_two_samples() -> None:
+    samples = [Sample(0, 0, 0), Sample(10 * S, 20 * S, 0), Sample(20 * S, 30 * S, 5_000_000)]
+    assert evict.cpu_percent(samples, 4) == 25
+    assert evict.memory_mb(samples) == 5
+    assert evict.memory_mb([]) is None
+
+
+def test_one_resource_a_round_the_first_of_the_configuration() -> None:
+    avg10 = {"io": [9.0], "memory": [4.0, 6.0], "cpu": [5.0]}
+    assert pressed(["cpu", "memory", "io"], avg10, 5.0) == "memory"
+    assert pressed(["cpu"], avg10, 5.0) == ""
+
+
+def test_a_window_averages_what_it_keeps_and_one_reading_decides_nothing() -> None:
+    window = Window(2)
+    assert window.add(0, Ticks(0, 100)) is None
+    assert window.add(1 * S, Ticks(10, 200)) == 10
+    assert window.add(2 * S, Ticks(100, 300)) == 50
+    assert window.add(3 * S, Ticks(190, 400)) == 90
+    assert len(window) == 3
+
+
+def test_a_cool_down_follows_an_eviction_alone() -> None:
+    pause = Cooldown(3)
+    assert [pause.over(at) for at in (0, 2, 4)] == [True] * 3
+    pause.begin(4)
+    assert [pause.over(at) for at in (4, 6, 7)] == [False, False, True]
+
+
+def test_pages_that_can_be_dropped_are_not_memory_in_use() -> None:
+    assert memory_percent({"MemTotal": 1000, "MemFree": 100, "Cached": 90, "Buffers": 5, "SReclaimable": 5}) == 80
+    assert memory_percent({"MemTotal": 100, "MemFree": 60, "Cached": 60}) == 0, "counted twice"
+    with pytest.raises(ValueError, match="MemTotal"):
+        memory_percent({})

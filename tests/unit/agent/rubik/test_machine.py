@@ -1,0 +1,21 @@
+"""The machine under rubik's services: the cgroup files that its kernel has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri.agent.rubik.machine import Kernel
+from nri.host import Root
+from tests.support.host_trees import v2
+
+
+def test_a_knob_that_comes_with_the_first_pod_is_found_a_moment_later(tmp_path: Path) -> None:
+    now = [0.0]
+    kernel = Kernel(Root(tmp_path), lambda: now[0])
+    assert kernel.lacks("cpu.idle")
+    v2(tmp_path, "kubepods.slice")
+    now[0] = 9.0
+    assert kernel.lacks("cpu.idle")
+    now[0] = 10.0
+    assert not kernel.lacks("cpu.idle")
+    assert "use cpu.idle" in kernel.lacks("cpu.qos_level")

@@ -1,0 +1,95 @@
+"""rubik's profile: what it names is there, and who sets which knob makes sense."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nri.agent.profile import StrategyRow, load, profile_of
+from nri.agent.rubik.pods import PREEMPTIBLE
+from nri.agent.rubik.profile import PROFILE, SERVICES, unread, unreadable
+from nri.agent.rubik.service import Node
+from nri.agent.rubik.settings import KIND
+from nri.agent.settings import AgentSettings
+from nri.host import Root
+from nri.policies.contexts import PodContext
+from nri.policies.ownership import KnobConflict, check, check_apart
+
+FEATURES = {
+    "preemption", "dynCache", "ioCost", "dynMemory", "quotaTurbo", "psi", "cpuevict", "memoryevict", "quotaBurst",
+    "ioLimit", "cpi",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
+def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: StrategyRow) -> None:
+    service = load(row.made)
+    assert row.name in FEATURES and not row.default
+    assert service(AgentSettings(), [row.name]).name == row.name
+
+
+def test_each_of_rubiks_services_is_carried_out() -> None:
+    assert PROFILE.gates.keys() == FEATURES == {row.name for row in SERVICES}
+
+
+def test_no_two_services_set_one_knob_of_one_pod() -> None:
+    check(PROFILE.owners())
+
+
+def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_service() -> None:
+    page = (Path(__file__).parents[4] / "docs/howto/rubik.md").read_text(encoding="utf-8")
+    table = page.partition("| service | switch off in")[2].partition("\n\n")[0].splitlines()[2:]
+    said = {
+        (service, gate, on)
+        for services, *gates in (row.strip("|").split("|") for row in table)
+        for service in re.findall(r"`(\w+)`", services)
+        for on, cell in zip((True, False), gates, strict=True)
+        for gate in re.findall(r"`(\w+)`", cell)
+    }
+    koordinator, every = profile_of("koordinator"), list(PROFILE.owners())
+    rows = [*koordinator.hooks, *koordinator.strategies]
+    found = set()
+    for service in FEATURES:
+        for row in rows:
+            ours = [owner for owner in every if owner.name == service]
+            theirs = [owner for owner in koordinator.owners() if owner.name == row.name]
+            try:
+                check_apart([theirs, ours])
+            except KnobConflict:
+                found.add((service, row.name, row.default))
+    assert said == found
+
+
+def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:
+    node = PROFILE.node(AgentSettings(profile="rubik", failure_policy="Fail"), Root(tmp_path))
+    assert (node.fail, node.gates, node.stages_off) == (True, frozenset(), frozenset())
+
+
+def test_a_decision_comes_from_the_block_of_its_service() -> None:
+    assert list(PROFILE.origins("psi", "online")) == [(KIND, "psi")]
+    assert profile_of("rubik") is PROFILE
+
+
+def test_every_service_can_be_previewed() -> None:
+    names = tuple(row.name for row in PROFILE.strategies)
+    assert AgentSettings(profile="rubik", preview=names).preview == names
+    with pytest.raises(ValueError, match="preview: cpuBurst is not a hook or strategy of profile rubik"):
+        AgentSettings(profile="rubik", preview=("cpuBurst",))  # type: ignore[arg-type]  # of the other profile
+
+
+def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
+    context = PodContext(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
+    assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
+        "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
+    }
+
+
+def test_what_is_nearly_an_annotation_and_a_switch_that_is_neither_on_nor_off_are_told() -> None:
+    assert unread(
+        {"volcano.sh/preemptible": "true", "app": "x"}, {PREEMPTIBLE: "yes", "volcano.sh/else": ""}, None
+    ) == [
+        "volcano.sh/preemptable: 'yes' is neither true nor false, and has no effect",
+        "volcano.sh/preemptible: nothing reads it; did you mean volcano.sh/preemptable?",
+    ]

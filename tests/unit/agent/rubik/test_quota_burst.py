@@ -1,0 +1,200 @@
+"""quotaBurst: who gets a burst, at a creation and later, the pod's sum, and what is reset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.rubik import quota_burst
+from nri.agent.rubik.pods import Container, Pod
+from nri.agent.rubik.quota_burst import ANNOTATION, Quota
+from tests.support.rubik_world import RubikWorld, create_container, pod
+
+
+def made(folder: Path, *pods: dict[str, Any], **more: Any) -> RubikWorld:
+    world = RubikWorld(folder, *pods, quotaBurst=None, **more)
+    world.loop()
+    return world
+
+
+def bursts(world: RubikWorld, given: dict[str, Any]) -> tuple[str, str]:
+    """Those of the container and of the pod."""
+    return tuple(world.text(path, "cpu.cfs_burst_us") for path in (world.app(given), world.folder_of(given)))  # type: ignore[return-value]
+
+
+def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp_path: Path) -> None:
+    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"), b := pod("b", cpu="1"))
+    assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "that of all 8 CPUs")]
+)
+def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
+    tmp_path: Path, cpu: str, burst: str, words: str
+) -> None:
+    world = made(tmp_path, a := pod("a", cpu=cpu, quota_burst_time=burst))
+    assert bursts(world, a) == ("0", "0")
+    assert "quotaBurst: shop/a/app: no burst: " in world.loops.health()[1]
+    assert words in world.loops.health()[1]
+
+
+@pytest.mark.parametrize("how", ["annotation", "configuration"])
+def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
+    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"))
+    if how == "annotation":
+        world.run(pod("a", cpu="1"))
+    else:
+        world.configure()
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it_once(
+    tmp_path: Path,
+) -> None:
+    world = made(tmp_path)
+    world.configure()
+    world.loop()
+    world.run(a := pod("a", cpu="1", quota_burst_time="20000"))
+    for path in (world.app(a), world.folder_of(a)):
+        world.overwrite(path, "cpu.cfs_burst_us", "20000")
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    world.overwrite(world.app(a), "cpu.cfs_burst_us", "5000")
+    world.clock.now += 100
+    world.loop()
+    assert bursts(world, a) == ("5000", "0"), "it is somebody else's by now"
+
+
+def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+    a, b, c = (pod(name, cpu="1", quota_burst_time=text) for name, text in (("a", "20000"), ("b", "9"), ("c", "soon")))
+    world = made(tmp_path, a, b, c)
+    world.kill()
+    for each in (b, c):
+        world.overwrite(world.app(each), "cpu.cfs_burst_us", "5000")
+    world.configure()
+    world.loop(2)
+    assert [bursts(world, each) for each in (a, b, c)] == [("0", "0"), ("5000", "9"), ("5000", "0")]
+    assert world.loops.errors == [], "nobody has asked for the service"
+
+
+def test_of_a_pod_the_containers_with_another_burst_than_a_killed_agent_gave_keep_it(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_burst_time="20000")
+    a["spec"]["containers"].append({"name": "side", "resources": {}})
+    side = {"name": "side", "containerID": "containerd://side", "state": {"running": {}}}
+    a["status"]["containerStatuses"].append(side)
+    world = made(tmp_path, a)
+    other = f"{world.folder_of(a)}/side"
+    assert world.text(other, "cpu.cfs_burst_us") == "20000"
+    world.kill()
+    world.overwrite(other, "cpu.cfs_burst_us", "5000")
+    world.configure()
+    world.loop(2)
+    assert (*bursts(world, a), world.text(other, "cpu.cfs_burst_us")) == ("0", "0", "5000")
+
+
+def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
+    world = made(tmp_path, a, b)
+    assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
+    world.run(pod("a", cpu="1", quota_burst_time="-1"), b)
+    world.overwrite(world.app(a), "cpu.cfs_burst_us", "5")
+    world.clock.now += 100
+    world.loop()
+    assert bursts(world, a) == ("20000", "20000")
+    told = world.history.of("uid-a")
+    assert told is not None
+    assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
+    assert "'-1' is not a number of microseconds" in told["errors"][0]["reason"]
+    assert sum("'-1' is not a number" in each.message for each in caplog.records) == 1
+
+
+def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quota_can_go_back(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_turbo="true")
+    world = RubikWorld(tmp_path, a, quotaBurst=None, quotaTurbo={"syncInterval": 1000})
+    world.throttled = {world.app(a)}
+    world.loop(10)
+    assert world.quota(world.app(a)) > 110_000
+    world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="110000"))
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    assert "its quota 100000 is less than the burst 110000" in world.loops.health()[1]
+    world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="100000"))
+    world.loop()
+    assert bursts(world, a) == ("100000", "100000")
+
+
+POD = Pod("u", folder="p", containers=(Container("1", folder="p/1"), Container("2", folder="p/2")))
+
+
+def _asking(text: str) -> Pod:
+    return Pod("u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
+
+
+def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:
+    found = {"p": Quota(200_000, 100_000, 0), "p/1": Quota(50_000, 100_000, 0), "p/2": Quota(100_000, 100_000, 0)}
+    found |= {name.replace("_", "/"): quota for name, quota in quotas.items()}
+    burst = quota_burst.parse(pod.annotations) or 0
+    return {write.folder: write.value for write in quota_burst.writes(pod, burst, found.__getitem__, 4)}
+
+
+def test_a_burst_above_the_quota_is_refused_and_the_pod_has_the_sum_of_the_others() -> None:
+    assert _written(_asking("60000")) == {"p/2": "60000", "p": "60000"}
+    assert _written(_asking("50000")) == {"p/1": "50000", "p/2": "50000", "p": "100000"}
+    assert _written(_asking("50000"), p_1=Quota(None, 100_000, 0), p=Quota(400_000, 100_000, 0)) == {"p/2": "50000"}
+
+
+def test_an_unlimited_quota_takes_any_burst() -> None:
+    unlimited = Quota(-1, 100_000, 0)
+    assert _written(_asking("60000"), p=unlimited, p_1=unlimited) == {
+        "p/1": "60000",
+        "p/2": "60000",
+        "p": "120000",
+    }
+
+
+def test_zeros_before_a_burst_are_nothing() -> None:
+    assert quota_burst.parse({ANNOTATION: "0" * 24 + "7"}) == 7
+
+
+@pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
+def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="not a number of microseconds"):
+        _written(_asking(text))
+
+
+@pytest.mark.parametrize(
+    ("quota", "words", "expected"),
+    [
+        (50_000, {"quota_burst_time": "20000"}, 20_000),
+        (50_000, {"quota_burst_time": "60000"}, 0),
+        (-1, {"quota_burst_time": "60000"}, 60_000),
+        (50_000, {"quota_burst_time": "soon"}, 0),
+        (50_000, {}, 0),
+    ],
+    ids=["as asked", "above the quota", "without a quota", "no number", "not asked"],
+)
+def test_a_container_has_its_burst_before_its_first_instruction(
+    tmp_path: Path, quota: int, words: dict[str, str], expected: int
+) -> None:
+    world = RubikWorld(tmp_path, quotaBurst=None)
+    create_container(world, quota, **words)
+    assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == expected
+
+
+def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
+    create_container(world, 50_000, quota_burst_time="20000")
+    assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0
+    told = world.history.of("u")
+    assert told is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+        ("cpu.cfs_burst", "20000", "preview")
+    ]

@@ -1,0 +1,480 @@
+"""quotaTurbo: the steps of a tick, and quotas of a machine that rise, fall and return to the limits."""
+
+from __future__ import annotations
+
+import json
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.rubik import quota_turbo as turbo
+from nri.agent.rubik.pods import Container, Pod
+from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.service import Ticks
+from nri.config.complaint import WrongValue
+from tests.support.host_trees import TOP
+from tests.support.rubik_world import RubikWorld, pod
+
+TICK = {"syncInterval": 1000}
+#: One per cent of 8 CPUs a tick, in microseconds of a period.
+STEP = 8000
+
+
+def throttled(folder: Path, *names: str, **more: object) -> tuple[RubikWorld, list[dict[str, object]]]:
+    """A world whose containers with one CPU each, of eight, use up their quotas, one tick after the first."""
+    pods = [pod(name, cpu="1", quota_turbo="true") for name in names]
+    world = RubikWorld(folder, *pods, quotaTurbo=TICK, **more)  # type: ignore[arg-type]
+    world.throttled = {world.app(each) for each in pods}
+    world.loop()
+    return world, pods  # type: ignore[return-value]
+
+
+def test_a_throttled_container_rises_with_its_pod_by_one_percent_of_the_node_a_tick(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop()
+    assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (100_000 + STEP, 100_000 + STEP)
+    world.loop(40)
+    assert 100_000 < world.quota(world.app(a)) <= 200_000, "never more than twice the limit"
+
+
+def test_several_of_one_pod_and_of_others_share_the_step(tmp_path: Path) -> None:
+    world, (a, b) = throttled(tmp_path, "a", "b")
+    world.loop()
+    assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
+
+
+def test_above_the_alarm_mark_quotas_fall_at_the_first_tick_and_never_below_the_limit(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop(2)
+    high = world.quota(world.app(a))
+    world.node_milli, world.throttled = 7600, set()
+    world.loop()
+    low = world.quota(world.app(a))
+    assert low < high
+    world.loop(5)
+    assert world.quota(world.app(a)) == world.quota(world.folder_of(a)) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("cpu", "words"), [("1", {}), ("", {"quota_turbo": "true"}), ("8", {"quota_turbo": "true"})],
+    ids=["not asked for", "no limit", "all CPUs"],
+)  # fmt: skip
+def test_a_container_that_does_not_ask_or_leaves_nothing_to_raise_is_left_alone(
+    tmp_path: Path, cpu: str, words: dict[str, str]
+) -> None:
+    world = RubikWorld(tmp_path, a := pod("a", cpu=cpu, **words), quotaTurbo=TICK)
+    before = world.quota(world.app(a))
+    world.throttled = {world.app(a)}
+    world.loop(4)
+    assert world.quota(world.app(a)) == before
+
+
+def test_a_limit_below_the_kernel_s_least_quota_has_that_quota(tmp_path: Path) -> None:
+    small = pod("a", cpu="0.005", quota_turbo="true")
+    world = RubikWorld(tmp_path, small, quotaTurbo=TICK)
+    for folder in (world.folder_of(small), world.app(small)):
+        world.overwrite(folder, "cpu.cfs_quota_us", "1000")  # as a kubelet sets it, for the kernel refuses 500
+    for throttled in (set(), {world.app(small)}):
+        world.throttled = throttled
+        world.loop(3)
+        assert world.quota(world.app(small)) == world.quota(world.folder_of(small)) == 1000
+    world.configure()
+    world.loop()
+    assert world.quota(world.app(small)) == world.quota(world.folder_of(small)) == 1000
+
+
+@pytest.mark.parametrize("how", ["annotation", "configuration", "end"])
+def test_what_was_raised_goes_back_when_it_is_no_longer_asked_for(tmp_path: Path, how: str) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop(2)
+    assert world.quota(world.app(a)) > 100_000
+    if how == "annotation":
+        world.run(pod("a", cpu="1"))
+        world.loop()
+    elif how == "configuration":
+        world.configure()
+        world.loop()
+    else:
+        world.loops.start()
+        world.loops.stop()
+    assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (100_000, 100_000)
+
+
+def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_turbo="true")
+    world = RubikWorld(tmp_path, a, quotaTurbo={"syncInterval": 10_000}, cpi={})
+    world.throttled = {world.app(a)}
+    world.loop(3)
+    assert world.quota(world.app(a)) > 100_000
+    (cpi,) = (each for each in world.loops.loops if each.name == "cpi")
+    cpi.wants = lambda rules: True  # type: ignore[method-assign]
+    cpi.round = lambda made: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    world.loops.start()
+    world.loops.stop()
+    assert world.quota(world.app(a)) == 100_000
+
+
+@pytest.mark.parametrize("how", ["annotation", "configuration"])
+def test_a_container_that_somebody_else_has_freed_stays_free_and_those_above_it_as_they_are(
+    tmp_path: Path, how: str
+) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop(2)
+    above = world.quota(world.folder_of(a))
+    world.overwrite(world.app(a), "cpu.cfs_quota_us", "-1")
+    world.loop()
+    if how == "annotation":
+        world.run(pod("a", cpu="1"))
+    else:
+        world.configure()
+    world.loop(2)
+    assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (-1, above)
+
+
+def test_a_pod_that_is_gone_is_forgotten_and_costs_no_other(tmp_path: Path) -> None:
+    world, (a, b) = throttled(tmp_path, "a", "b")
+    world.loop()
+    world.no_cgroup(world.folder_of(a))
+    world.throttled = {world.app(b)}
+    world.loop()
+    world.run(b)
+    world.loop()
+    assert len(world.loops.loops[0]) == 1  # type: ignore[arg-type]
+    assert world.quota(world.app(b)) > 100_000
+
+
+def test_a_limit_that_changes_is_the_new_one_to_rise_from(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop(3)
+    bigger = json.loads(json.dumps(a))
+    bigger["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
+    for path in (world.app(a), world.folder_of(a)):
+        world.overwrite(path, "cpu.cfs_quota_us", "200000")
+    world.run(bigger)
+    world.throttled = set()
+    world.loop()
+    assert world.quota(world.app(a)) == 200_000
+    world.configure()
+    world.loop()
+    assert world.quota(world.app(a)) == 200_000
+
+
+def test_a_container_and_those_above_it_hold_together_or_not_at_all(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    file = tmp_path / TOP / "cpu,cpuacct" / world.folder_of(a) / "cpu.cfs_quota_us"
+    text = file.read_text()
+    file.unlink()
+    file.mkdir()  # it can be neither read nor written
+    world.loop()
+    assert world.quota(world.app(a)) == 100_000
+    assert "the quota of" in world.loops.health()[1]
+    file.rmdir()
+    file.write_text(text)
+    world.loop(2)
+    assert world.quota(world.app(a)) > 100_000
+
+
+def test_without_the_nodes_times_quotas_stay_and_that_is_told(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop()
+    before = world.quota(world.app(a))
+    (tmp_path / "proc/stat").unlink()
+    world.clock.now += 1
+    world.loops.round()
+    assert world.quota(world.app(a)) == before
+    assert "quotaTurbo: quotas stay as they are: unsupported here: /proc/stat" in world.loops.health()[1]
+
+
+def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
+    world, (a,) = throttled(tmp_path, "a", preview=("quotaTurbo",))
+    world.loop()
+    assert world.quota(world.app(a)) == 100_000
+    told = world.history.of("uid-a")
+    assert told is not None
+    rows = [(row["hook"], row["field"], row["value"], row["stage"]) for row in told["values"] if row["container"]]
+    assert rows == [("quotaTurbo", "cpu.cfs_quota", str(100_000 + STEP), "preview")]
+    assert "the node uses 0 %, the limit is 1 CPUs" in told["values"][0]["reason"]
+    assert told["writes"] == []
+
+
+def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, quotaTurbo={})
+    (service,) = world.loops.loops
+    world.loop()
+    assert service.interval_s == 0.1
+    world.configure(quotaTurbo={"syncInterval": 250})
+    world.loop()
+    assert service.interval_s == 0.25
+
+
+def test_files_are_held_open_for_containers_that_are_managed_and_no_longer(tmp_path: Path) -> None:
+    def held() -> int:
+        links = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+        return sum(link.startswith(str(tmp_path)) for link in links)
+
+    world, (a, _) = throttled(tmp_path, "a", "b")
+    assert held() == 8
+    world.run(a)  # type: ignore[arg-type]
+    world.loop()
+    assert held() == 4
+    world.configure()
+    world.loop(2)
+    assert held() == 0
+
+
+def test_with_few_descriptors_a_container_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    world, (a, b) = throttled(tmp_path, "a", "b")
+    world.loop()
+    assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
+
+
+def reasons(world: RubikWorld, name: str = "a") -> list[str]:
+    return [row["reason"] for row in world.loops.unchanged(f"uid-{name}") if row["strategy"] == "quotaTurbo"]
+
+
+def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
+    world, _ = throttled(tmp_path, "a")
+    assert reasons(world) == ["the node's use is not known yet"]
+    world.loop()
+    assert reasons(world) == []
+    world.throttled = set()
+    world.loop(40)
+    assert reasons(world) == ["it was not throttled in the last tick"]
+    world.node_milli = 7600
+    world.loop(8)
+    assert reasons(world) == ["the node uses 95 %; quotas rise while it uses 79 % or less"]
+    world.node_milli = 0
+    world.loop()
+    assert reasons(world) == ["the node's use varied by 95 % in a minute; quotas rise while it is 10 or less"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "annotations", "reason"),
+    [
+        ("1", {}, 'its annotation volcano.sh/quota-turbo is not "true"'),
+        ("8", {"quota_turbo": "true"}, "its CPU limit is not between 0 and the 8 CPUs of the node, or its quota"),
+    ],
+    ids=["not requested", "all CPUs"],
+)
+def test_why_a_pod_has_no_turbo_at_all_is_explained(
+    tmp_path: Path, cpu: str, annotations: dict[str, str], reason: str
+) -> None:
+    world = RubikWorld(tmp_path, pod("a", cpu=cpu, **annotations), quotaTurbo=TICK)
+    world.loop(2)
+    assert [row[: len(reason)] for row in reasons(world)] == [reason]
+
+
+KNOBS = Knobs()
+S = 10**9
+containers = st.lists(
+    st.builds(
+        lambda limit, period, part, throttled, lacked: Managed(
+            "", limit / 4, int(limit / 4 * period * part), period, throttled, lacked * throttled
+        ),
+        st.integers(1, 16),
+        st.sampled_from([10_000, 100_000]),
+        st.sampled_from([0.5, 1, 1.3, 2]),
+        st.integers(0, 5),
+        st.integers(1000, 10**8),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda found: [_named(each, f"c{place}") for place, each in enumerate(found)])
+
+
+def _named(each: Managed, name: str) -> Managed:
+    each.folder = name
+    return each
+
+
+@given(containers, st.floats(0, 100))
+def test_the_slow_fallback_takes_its_part_of_what_is_above_the_limit(found: list[Managed], use: float) -> None:
+    made = turbo.slow_fallback(found, use, KNOBS)
+    for each in found:
+        above = each.quota - each.limit * each.period
+        falls = use >= 60 and above > 0 and each.throttled == 0
+        assert made.get(each.folder, 0) == pytest.approx(-(use - 60) / 20 * 0.1 * above if falls else 0)
+
+
+@given(containers, st.floats(0, 100))
+def test_the_fast_fallback_takes_all_that_is_above_the_alarm_mark_from_quotas_above_their_limits(
+    found: list[Managed], use: float
+) -> None:
+    made = turbo.fast_fallback(found, use, 4, KNOBS)
+    above = [each for each in found if each.quota > each.limit * each.period]
+    excess = {each.folder: Fraction(each.quota, each.period) - Fraction(each.limit) for each in above}
+    less = (80 - use) / 100 * 4 / float(sum(excess.values())) if use >= 80 and above else 0
+    assert [made.get(each.folder, 0) / each.period for each in above] == [
+        pytest.approx(less * float(excess[each.folder])) for each in above
+    ]
+    assert made.keys() <= {each.folder for each in above}
+    assert all(value <= 0 for value in made.values())
+
+
+@given(containers, st.lists(st.floats(0, 100), min_size=1, max_size=4))
+def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_node(
+    found: list[Managed], uses: list[float]
+) -> None:
+    made = turbo.elevate(found, uses, 4, KNOBS)
+    if max(uses) - min(uses) > 10 or 80 - uses[-1] < 1:
+        assert made == {}
+        return
+    needs = {each.folder: each.throttled_ns / 1000 / each.throttled / each.period for each in found if each.throttled}
+    given_ = {each.folder: made[each.folder] / each.period for each in found if each.folder in needs}
+    assert sum(given_.values()) == pytest.approx(min(sum(needs.values()), 0.04))
+    assert all(
+        given_[name] / needs[name] == pytest.approx(given_[next(iter(needs))] / needs[next(iter(needs))])
+        for name in needs
+    )
+
+
+@given(st.integers(1, 16), st.lists(st.integers(0, 2 * S), min_size=0, max_size=20))
+def test_a_container_gets_what_it_has_left_of_its_limit(quarters: int, used: list[int]) -> None:
+    limit, period, at, begin, before = Fraction(quarters, 4), 100_000, 0, 7 * S, 5 * S
+    usages = [(begin, before)]
+    for each in used:
+        at += S
+        usages.append((begin + at, usages[-1][1] + each))
+    base, most = limit * period, 2 * limit * period
+    expected = most
+    if used:
+        count = len(usages)
+        left = limit * at * Fraction(count, count - 1) - (usages[-1][1] - before)
+        quota = left / at * (count - 1) * period
+        expected = most if quota > 3 * most else base + (most - base) * quota / (3 * most)
+        expected = min(max(expected, base), most)
+    assert turbo.max_next(float(limit), period, usages) == pytest.approx(float(expected))
+
+
+def test_readings_that_tell_of_no_time_and_a_limit_of_nothing_allow_what_is_allowed_at_most() -> None:
+    assert turbo.max_next(1.0, 100_000, [(S, 1), (S, 9)]) == 200_000
+    assert turbo.max_next(0.0, 100_000, [(S, 1), (2 * S, 9)]) == 0
+
+
+@pytest.mark.parametrize(("use", "rises"), [(79.0, True), (79.1, False)])
+def test_quotas_rise_as_long_as_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
+    found = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
+    assert bool(turbo.elevate([found], [use], 4, KNOBS)) is rises
+
+
+def test_the_node_is_looked_at_for_a_minute_and_a_container_for_fifty_nine_ticks() -> None:
+    found, reading = Turbo(4), Reading(100_000, 100_000, 0, 0, 0)
+    found.add("a", 1.0, reading, 0)
+    for second in range(61):
+        found.observe(Ticks(100 * second * (second == 1) + 50, 100 * second), second * S)
+        found.decide({"a": reading}, second * S)
+    assert len(found.managed["a"].usages) == 59
+    rising = {"a": reading._replace(throttled=1, throttled_ns=S)}
+    found.observe(Ticks(50, 6100), 61 * S)
+    assert found.decide(rising, 61 * S)["a"] == 100_000, "it swung sixty seconds ago"
+    found.observe(Ticks(50, 6200), 62 * S)
+    assert found.decide({"a": reading._replace(throttled=2, throttled_ns=2 * S)}, 62 * S)["a"] > 100_000
+
+
+@given(containers, st.lists(st.floats(0, 100), max_size=3))
+def test_the_next_quota_is_never_below_the_limit_nor_above_two_of_them(found: list[Managed], uses: list[float]) -> None:
+    total = turbo.deltas(found, uses, 4, KNOBS)
+    for each in found:
+        assert int(each.base()) <= turbo.next_quota(each, total[each.folder]) <= turbo.height(each.limit, each.period)
+
+
+def test_a_quota_below_its_limit_does_not_rise_in_an_overload_and_an_unlimited_one_saves_nobody() -> None:
+    above, below, free = (
+        Managed(name, 1, quota, 100_000) for name, quota in (("a", 200_000), ("b", 60_000), ("c", -1))
+    )
+    assert turbo.deltas([above, below, free], [95.0], 4, KNOBS) == {
+        "a": pytest.approx(-60_000 - 1.75 * 0.1 * 100_000), "b": 0.0, "c": 0.0,
+    }  # fmt: skip
+
+
+def test_a_container_without_a_period_takes_no_part() -> None:
+    odd = Managed("odd", 1, 5, 0, throttled=1, throttled_ns=1)
+    assert turbo.deltas([odd], [95.0], 4, KNOBS)["odd"] <= 0
+    assert turbo.elevate([odd], [10.0], 4, KNOBS) == {}
+
+
+def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_the_top_slice() -> None:
+    folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-c.scope"
+    quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1, folder: 100}
+    grown = [(each.folder.count("/"), each.value) for each in turbo.chain(folder, 100, 120, quotas.get)]
+    assert grown == [(2, "200020"), (3, "120")]
+    quotas[folder] = 120
+    shrunk = [each.value for each in turbo.chain(folder, 120, 100, quotas.get)]
+    assert shrunk == ["100", "199980"]
+    with pytest.raises(ValueError, match="cannot be read"):
+        turbo.chain(folder, 1, 2, {}.get)
+    for nobodys in ("/", "kubepods", "/kubepods.slice/"):
+        with pytest.raises(ValueError, match="without a folder"):
+            turbo.chain(nobodys, 1, 2, {}.get)
+    assert turbo.chain(folder, 7, 7, {}.get) == []
+
+
+def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> None:
+    quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "kubepods/burstable/p/c": 100,
+              "a": 100, "a/c": 100}  # fmt: skip
+    assert [(each.folder, each.value) for each in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
+        ("kubepods/burstable", "520"), ("kubepods/burstable/p", "320"), ("kubepods/burstable/p/c", "120"),
+    ]  # fmt: skip
+    assert [each.folder for each in turbo.chain("/a/c", 100, 120, quotas.get)] == ["a", "a/c"]
+
+
+def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
+    folder, found = "kubepods.slice/kubepods-podx.slice/cri-containerd-c.scope", Turbo(4)
+    found.add(folder, 1.0, Reading(100_000, 100_000, 0, 0, 0), 0)
+    found.add("free", 1.0, Reading(-1, 100_000, 0, 0, 0), 0)
+    assert found.observe(Ticks(500, 1000), S) == 0.0
+    quota = 100_000
+    for tick in range(2, 6):
+        assert found.observe(Ticks(500 + 50 * tick, 1000 + 100 * tick), tick * S) > 0
+        reading = Reading(quota, 100_000, tick, tick * 60_000_000, tick)
+        quota = found.decide({folder: reading, "free": Reading(-1, 100_000, tick, tick, 0)}, tick * S)[folder]
+    assert quota == 116_000
+    assert "free" not in found.decide({"free": Reading(-1, 100_000, 9, 9, 0)}, 9 * S)
+    assert found.remove(folder) == 100_000
+    assert found.remove(folder) is None
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1.0, 4.0, 5.0])
+def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) -> None:
+    with pytest.raises(ValueError, match="leaves nothing"):
+        Turbo(4).add("c", limit, Reading(1, 1, 0, 0, 0), 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"highWaterMark": 80}, {"highWaterMark": -1}, {"alarmWaterMark": 101}, {"elevateLimit": -0.1},
+     {"cpuFloatingLimit": 100.5}],
+)  # fmt: skip
+def test_knobs_have_ranges(wrong: dict[str, int]) -> None:
+    with pytest.raises(WrongValue):
+        Knobs(**wrong)
+    for most in (0, 100):
+        assert Knobs(0, 100, elevateLimit=most, cpuFloatingLimit=most).alarmWaterMark == 100
+
+
+def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None:
+    pod = Pod(
+        "u",
+        folder="p",
+        containers=(Container("1", folder="p/1", cpu_limit=2), Container("2", folder="p/2", cpu_limit=0.5)),
+    )
+    assert [(each.folder, each.value) for each in turbo.restored(pod, lambda folder: 100_000)] == [
+        ("p", "250000"), ("p/1", "200000"), ("p/2", "50000"),
+    ]  # fmt: skip
+    assert turbo.restored(Pod("u", folder="p", containers=(Container("1", folder="p/1"),)), lambda folder: 1) == []
+    free = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
+    assert [each.value for each in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
+    tiny = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0.001),))
+    assert [each.value for each in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
+
+
+def test_a_cgroup_above_that_would_fall_below_the_kernel_s_least_quota_stays_as_it_is() -> None:
+    quotas = {"kubepods/p": 5000, "kubepods/p/c": 100_000}
+    assert [(write.folder, write.value) for write in turbo.chain("kubepods/p/c", 100_000, 90_000, quotas.get)] == [
+        ("kubepods/p/c", "90000")
+    ]

@@ -1,0 +1,305 @@
+"""rubik's file: its values, what it refuses, and what it sets as settings of the agent and as a document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.rubik import cpu_evict, quota_turbo
+from nri.agent.rubik.dyn_cache import Percents
+from nri.agent.rubik.profile import PROFILE, READER
+from nri.agent.rubik.service import Node
+from nri.agent.rubik.settings import KIND, Agent, File
+from nri.agent.rules.files import FileRules
+from nri.agent.rules.store import RuleStore
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
+from nri.agent.settings.values import RuleSettings
+from nri.config import Source
+from nri.config.complaint import WrongValue, apart
+from nri.config.layers import layer_of
+from nri.config.settings import Loaded
+from nri.errors import ConfigError
+
+
+def load(source: Source) -> File:
+    """A file as it is read where the agent starts."""
+    return READER.read(layer_of(source).tree, source)
+
+
+def _read(**blocks: object) -> dict[str, object]:
+    text = json.dumps({"agent": {"enabledFeatures": list(blocks)}, **blocks}, indent=1)
+    return READER.services(load(Source("/var/lib/rubik/config.json", text, "json")))
+
+
+def test_a_block_says_what_differs_from_the_defaults() -> None:
+    found = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
+    assert found == {
+        "quotaTurbo": quota_turbo.Block(highWaterMark=50),
+        "cpuevict": cpu_evict.Block(interval=5, windows=10),
+        "ioLimit": None,
+    }
+    assert _read(memoryevict={"threshold": 60, "THRESHOLD": 5})["memoryevict"].threshold == 60  # type: ignore[attr-defined]
+    cache = _read(dynCache={"l3Percent": {"mid": 40}})["dynCache"]
+    assert (cache.l3Percent, cache.memBandPercent.low) == (Percents(20, 40, 50), 10)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (
+            {"quotaTurbo": {"syncInterval": 99}},
+            "quotaTurbo.syncInterval: expected a whole number from 100 to 10000, not 99",
+        ),
+        ({"cpuevict": {"windows": 3, "interval": 2}}, "cpuevict.windows: 3 s is no multiple of interval 2 s"),
+        ({"memoryevict": {}}, "memoryevict.threshold: missing"),
+        ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
+        ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),
+        ({"quotaTurbo": {"highWaterMark": 90}}, "quotaTurbo.highWaterMark: 90 is not less than alarmWaterMark 80"),
+        ({"preemption": {"resource": ["net"]}}, "preemption.net: waterline is missing: from 20 to 10238976"),
+        (
+            {
+                "preemption": {
+                    "resource": ["cpu", "net"],
+                    "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": -1},
+                }
+            },
+            "preemption.net: bandwidthHigh -1 is not from 1 to 10238976 (the resource net needs all three)",
+        ),
+        (
+            {"preemption": {"resource": ["net"], "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": 9}}},
+            "preemption.net: bandwidthLow 9 is not less than bandwidthHigh 9",
+        ),
+        ({"memoryevict": {"threshold": 60, "cooldown": 2**63 - 1}}, "memoryevict.cooldown: expected a whole number"),
+        ({"psi": 3}, "psi"),
+        ({"psi": {"resource": []}}, "psi.resource: is empty"),
+        ({"preemption": None}, "preemption: is switched on and has no block"),
+        ({"numa": {}}, 'enabledFeatures[0]: "numa" is no service'),
+    ],
+)
+def test_an_error_names_file_line_key_value_and_range(block: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _read(**block)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("/var/lib/rubik/config.json")
+
+
+def test_a_network_that_is_not_held_back_may_be_anything() -> None:
+    assert _read(preemption={"resource": ["cpu"], "net": {"waterline": 1, "bandwidthLow": -9}})
+
+
+def test_every_error_of_every_block_is_told_at_once_and_a_service_that_is_off_has_none() -> None:
+    with pytest.raises(ConfigError) as caught:
+        _read(quotaTurbo={"highWaterMark": -1}, psi={"resource": []})
+    assert len(caught.value.others) == 1
+    text = '{"agent": {"enabledFeatures": ["cpi"]}, "psi": {"resource": 1}}'
+    assert READER.services(load(Source("f", text, "json"))) == {"cpi": None}
+
+
+def test_keys_that_nothing_reads_are_known() -> None:
+    text = (
+        '{"agent": {"enabledFeatures": ["dynMemory"], "logLevl": 1}, "dynMemory": {"policy": "fssr", "x": 1}, "Psi": 1}'
+    )
+    file = load(Source("f", text, "json"))
+    READER.services(file)
+    assert [str(each) for each in file.unread] == [
+        "Psi: nothing reads it; did you mean psi?",
+        "agent.logLevl: nothing reads it; did you mean logLevel?",
+        "dynMemory.x: nothing reads it",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"agent": {}} more',
+        "[]",
+        "{",
+        '{"agent": {"logSize": 1e1}}',
+        f'{{"agent": {{"logSize": {2**63}}}}}',
+    ],
+)
+def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        load(Source("f", text, "json"))
+
+
+def test_values_of_the_agent_are_asked_for_apart() -> None:
+    with pytest.raises(WrongValue, match="logSize 9 MB is not from 10 to 1048576"):
+        load(Source("f", '{"agent": {"logSize": 9}}', "json")).agent.complain()
+    with pytest.raises(WrongValue, match="no absolute path"):
+        Agent(logDriver="file", logDir="log").complain()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
+        ("[]", "is no JSON object"),
+        ("{", "rubik.json"),
+    ],
+)
+def test_a_file_with_a_mistake_outside_of_the_services_is_refused_with_its_key(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        READER.services(load(Source("rubik.json", text, "json")))
+    assert words in str(caught.value)
+
+
+def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apart() -> None:
+    assert load(Source("rubik.json", "{}", "json")).agent == Agent()
+    assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread[0].key == "agent.logLvl"
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (Agent(logLevel="loud"), '"loud" is none of debug'),
+        (Agent(logSize=5), "5 MB is not from 10 to"),
+        (Agent(logDriver="file", logDir="here"), '"here" is no absolute path'),
+    ],
+)
+def test_a_value_of_the_agent_that_cannot_be_is_complained_of(agent: Agent, words: str) -> None:
+    with pytest.raises(WrongValue, match=words):
+        agent.complain()
+
+
+TURBO, PSI = {"quotaTurbo": {"highWaterMark": 50}}, {"psi": {"resource": ["cpu"]}}
+
+
+def text(agent: dict[str, Any] | None = None, **blocks: Any) -> str:
+    return json.dumps({"agent": {"enabledFeatures": list(blocks), **(agent or {})}, **blocks}, indent=1)
+
+
+def loaded(folder: Path, content: str, name: str = "config.json") -> Loaded[AgentSettings]:
+    file = folder / name
+    file.write_text(content)
+    return AGENT_SETTINGS.load(file, environment={})
+
+
+@pytest.mark.parametrize("name", ["config.json", "config"])
+def test_a_file_of_rubiks_is_the_settings_of_an_agent_over_nri(tmp_path: Path, name: str) -> None:
+    agent = {"informerType": "nri", "cgroupDriver": "systemd", "logLevel": "stack", "cgroupRoot": "/host/sys/fs/cgroup"}
+    settings = loaded(tmp_path, text(agent, **TURBO, **PSI), name).settings
+    assert (settings.profile, settings.modes, settings.pods.source) == ("rubik", ("nri", "standalone"), "nri")
+    assert (settings.standalone.cgroup_driver, settings.log_level, str(settings.root)) == ("systemd", "debug", "/host")
+    assert settings.rules.path == tmp_path / name
+    assert settings.gates == {"quotaTurbo": True, "psi": True}
+
+
+def test_by_default_pods_come_from_the_apiserver_of_the_node_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUBIK_NODE_NAME", "n1")
+    settings = loaded(tmp_path, text()).settings
+    assert (settings.modes, settings.pods.source, settings.rules.node_name) == (("standalone",), "apiserver", "n1")
+
+
+def test_flags_and_later_files_override_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text(**PSI))
+    (tmp_path / "more.toml").write_text('modes = ["nri"]\npreview = ["psi"]\n')
+    settings = AGENT_SETTINGS.load(tmp_path / "config.json", tmp_path / "more.toml", environment={}).settings
+    assert (settings.profile, settings.modes, settings.preview) == ("rubik", ("nri",), ("psi",))
+
+
+@pytest.mark.parametrize("content", ["{", '{"modes": ["nri"]}', "[]"])
+def test_what_is_no_file_of_rubiks_is_read_as_the_agents(tmp_path: Path, content: str) -> None:
+    if content.endswith("}"):
+        assert loaded(tmp_path, content).settings == AgentSettings(modes=("nri",))
+    else:
+        with pytest.raises(ConfigError):
+            loaded(tmp_path, content)
+
+
+def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: Path) -> None:
+    content = text(
+        {"logSize": 3}, quotaTurbo={"highWaterMark": 90}, psi={"interval": 100, "avg10threshold": 500}, nump={}
+    )
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, content)
+    found = list(map(str, apart(caught.value)))
+    for words in (
+        "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
+        "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
+        "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
+    ):  # fmt: skip
+        assert sum(words in each and str(tmp_path / "config.json") in each for each in found) == 1, words
+
+
+def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> None:
+    notes = loaded(tmp_path, text({"logDriver": "file", "cgroupRoot": "/cgroup"})).notes
+    assert [each.partition(": ")[2].partition(":")[0] for each in notes] == ["agent.logDriver", "agent.cgroupRoot"]
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
+
+def store_of(folder: Path, content: str) -> tuple[RuleStore, FileRules]:
+    (folder / "config.json").write_text(content)
+    settings = AgentSettings(
+        profile="rubik", gates={"quotaTurbo": True}, rules=RuleSettings(path=folder / "config.json")
+    )
+    store = RuleStore(PROFILE.node(settings, None), PROFILE.kinds, log=False)  # type: ignore[arg-type]  # not looked at
+    source = FileRules(settings, store)
+    source.look()
+    return store, source
+
+
+def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
+    store, source = store_of(tmp_path, text(**TURBO))
+    assert store.node.services["quotaTurbo"].highWaterMark == 50
+    (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 40}) + " ")
+    source.look()
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
+    (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 400}) + "  ")
+    source.look()
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
+    (problem,) = store.problems()
+    assert problem.error.startswith("quotaTurbo.highWaterMark: expected a whole number from 0 to 99, not 400")
+    assert problem.source == f"{tmp_path / 'config.json'}:8"
+
+
+def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
+    store, _ = store_of(tmp_path, text(**TURBO, **PSI))
+    assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
+    assert PROFILE.asked(store.document(KIND)) == {
+        "quotaTurbo": "agent.enabledFeatures[0]", "psi": "agent.enabledFeatures[1]",
+    }  # fmt: skip
+    assert PROFILE.asked(None) == PROFILE.asked({"agent": []}) == {}
+
+
+def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
+    assert [str(each) for each in store.unread()[KIND]] == [
+        "agent.logLevl: nothing reads it; did you mean logLevel?",
+    ]
+
+
+def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_switch_on() -> None:
+    node = Node({"a": None, "b": None}, switched_on=frozenset({"b", "c"}))
+    assert (node.gates, node.keeps_partial) == (frozenset({"b"}), False)
+    kind = PROFILE.kinds[KIND]
+    assert kind.into(node, None) is node
+    assert kind.into(node, {}).gates == frozenset()
+
+
+def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> None:
+    services = PROFILE.strategy_rules()
+    services.take(None)
+    assert (services.known, services.blocks) == (False, {})
+    document = json.loads(text(**TURBO))
+    services.take(document)
+    before = services.blocks
+    services.take(document)
+    assert services.blocks is before, "a document that has not changed is read once"
+    assert (services.known, before["quotaTurbo"].highWaterMark) == (True, 50)
+    services.take(json.loads(text(psi={})))
+    assert services.errors and services.blocks is before
+    services.take(None)
+    assert services.blocks == {}
+
+
+def test_both_services_of_quotas_may_be_on(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, text(quotaBurst=None, **TURBO)).settings
+    assert settings.gates == {"quotaBurst": True, "quotaTurbo": True}
