@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 from nri import host
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator import node_slo, node_topology
+from nri.agent.koordinator.documents import KINDS
+from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.pod_annotations import annotated
+from nri.agent.koordinator.resctrl import INTEL, Cache
 from nri.host.process import OOM_SCORES
 from nri.policies import messages
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.hooks import STAGES, decide
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.pod_annotations import annotated
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules import node_slo, node_topology
 from nri.policies.writes import OOM_SCORE, pod_writes, writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target

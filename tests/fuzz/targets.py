@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from hypothesis import strategies as st
 
-from nri.agent.profiles.koordinator.strategies import rules as strategy
+from nri.agent.koordinator import slo as strategy
 from nri.api import cpuset, naming
 from nri.api import messages as m
 from nri.api.events import EventMask

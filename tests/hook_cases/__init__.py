@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from nri.policies.koordinator.quirks import Quirks
+from nri.agent.koordinator.quirks import Quirks
 from nri.testing.conformance import Failure
 from tests.hook_cases import (
     conversions,

@@ -11,16 +11,15 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from nri.agent.koordinator import hook_fields as proxy
+from nri.agent.koordinator import host_applications, pod_annotations
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.node import HOOKS, Node
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.policies import manifest, messages
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, decide
-from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.convert import proxy
-from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules import host_applications
 from nri.policies.last_good import LastGood
 from nri.policies.shapes import Items, Record, fit
 from tests.hook_cases import inputs

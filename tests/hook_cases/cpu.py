@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nri.agent.profiles.koordinator.reconcile import GROUP_IDENTITY
+from nri.agent.koordinator import batch_resource, cpu_normalization, group_identity, node_slo
+from nri.agent.koordinator import ratio as node
+from nri.agent.koordinator.node_slo import GroupIdentityRule
+from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.policies import paths, writes
 from nri.policies.changes import NO_CHANGES, Changes
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
 from nri.policies.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
-from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity
-from nri.policies.koordinator.rules import node, node_slo
-from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.last_good import LastGood
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given

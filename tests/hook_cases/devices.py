@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nri.agent.koordinator import gpu, rdma, resctrl
+from nri.agent.koordinator.quirks import Quirks
 from nri.policies import messages
 from nri.policies.changes import Changes, Resctrl
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD
-from nri.policies.koordinator.hooks import gpu, rdma, resctrl
-from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import inputs
 from tests.hook_cases.conversions import shown_message
 from tests.hook_cases.inputs import Given

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent.koordinator import host_application, schemata
+from nri.agent.koordinator.schemata import Schemata
 from nri.host.cgroups.drivers import Driver, container_name
 from nri.policies import paths
-from nri.policies.koordinator import schemata
-from nri.policies.koordinator.hooks import host_application
-from nri.policies.koordinator.schemata import Schemata
 from tests.hook_cases.core_sched import switched_on
 from tests.hook_cases.inputs import Given, mapping
 from tests.support.pod_folders import pod_folder

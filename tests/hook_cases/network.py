@@ -6,12 +6,12 @@ from collections.abc import Callable
 from ipaddress import IPv4Address
 from typing import Any
 
+from nri.agent.koordinator import network_rules as network
+from nri.agent.koordinator import tc, terway_qos
+from nri.agent.koordinator.network_rules import Bandwidths
+from nri.agent.koordinator.node_slo import NETWORK
 from nri.host.net_class import ClassId
 from nri.policies.changes import HookError
-from nri.policies.koordinator.hooks import tc, terway_qos
-from nri.policies.koordinator.rules import network
-from nri.policies.koordinator.rules.network import Bandwidths
-from nri.policies.koordinator.rules.node_slo import NETWORK
 from nri.policies.shapes import fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given

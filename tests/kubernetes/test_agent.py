@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import names
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.pods.cri import CriPods
 from nri.agent.pods.kubelet import KubeletPods
 from nri.agent.pods.source import KnownPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings
-from nri.policies.koordinator import names
 from tests.kubernetes.agent import Agent, running_agent
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.kubelet import CGROUPS, NODE

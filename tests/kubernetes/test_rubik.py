@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.policies.koordinator import names
+from nri.agent.koordinator import names
 from tests.agent import node as agents
 from tests.agent.node import AgentProgram, machine
 from tests.kubernetes.conftest import RunPod

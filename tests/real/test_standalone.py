@@ -21,18 +21,18 @@ import pytest
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import HOOKS, Node
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 from tests.support.pod_folders import pod_folder

@@ -16,6 +16,11 @@ from typing import Any, Final, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator import resctrl
+from nri.agent.koordinator.decisions.evict import BatchCpu
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample, Sampler, Used
@@ -25,7 +30,6 @@ from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.pods.source import Known
 from nri.agent.profile import load
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.host import Hierarchies, Root, Unsupported
@@ -33,10 +37,6 @@ from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import locate
 from nri.kube.quantity import capped, ceil
 from nri.policies import paths
-from nri.policies.koordinator.hooks import resctrl
-from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.loops.evict import BatchCpu
-from nri.policies.koordinator.profile import Node
 from tests.strategy_cases.disks import disk_files
 from tests.strategy_cases.metrics import Metrics
 from tests.support.host_trees import write_files

@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Any, Final
 
 from nri.agent.explain import Subject
+from nri.agent.koordinator import colocation, defaults, pod_class
+from nri.agent.koordinator.decisions import class_resctrl as resctrl
+from nri.agent.koordinator.decisions import cpu_burst, cpu_suppress, evict, memory_qos
+from nri.agent.koordinator.decisions.cpu_burst import Bucket, BurstConfig, Pool, Step
+from nri.agent.koordinator.names import qos_class
+from nri.agent.koordinator.slo import rules_of
 from nri.agent.loops.round import Round
-from nri.agent.profiles.koordinator.strategies.rules import rules_of
 from nri.kube.quantity import capped, ceil
-from nri.policies.koordinator import pod_class
-from nri.policies.koordinator.loops import cpu_burst, cpu_suppress, evict, memory_qos, resctrl
-from nri.policies.koordinator.loops.cpu_burst import Bucket, BurstConfig, Pool, Step
-from nri.policies.koordinator.names import qos_class
-from nri.policies.koordinator.rules import colocation, defaults
 from nri.policies.manifest import active
 from tests.strategy_cases.machine import Machine
 

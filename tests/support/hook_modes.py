@@ -35,13 +35,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator import node_slo, node_topology
+from nri.agent.koordinator import ratio as node
+from nri.agent.koordinator.batch_resource import BatchRule
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.resctrl import INTEL, Cache
 from nri.api import messages as m
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.batch_resource import BatchRule
-from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.rules import node, node_slo, node_topology
 from nri.policies.paths import CGROUPFS, pod_path
 
 __all__ = [

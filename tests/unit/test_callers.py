@@ -20,7 +20,7 @@ SOURCE = ROOT / "src"
 _LOADED = re.compile(r"([a-z_0-9]+):([A-Za-z_0-9]+)$")
 
 #: TO BE EMPTIED: parts of the Koordinator profile with names that only tests use.
-KOORDINATOR = ("nri.agent.profiles.koordinator", "nri.policies.koordinator")
+KOORDINATOR = ("nri.agent.koordinator",)
 #: TO BE EMPTIED: helpers by which tests speak a protocol by hand, or look into a running part.
 ELSEWHERE = {
     "nri.adaptation.adaptation.parts_of", "nri.host.process.oom_score", "nri.kube.decoded.asked", "nri.mux.frames.pack",

@@ -48,7 +48,7 @@ FORBIDDEN = {
     ),
     "The vocabulary that policies of all profiles share knows no profile": (
         "policies/changes.py",
-        "nri.policies.koordinator.quirks",
+        "nri.agent.koordinator.quirks",
     ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
         "placement/topology_aware/pools.py",
@@ -68,7 +68,7 @@ FORBIDDEN = {
     ),
     "No profile is imported by its name: the agent loads the one that its settings choose": (
         "agent/agent.py",
-        "nri.agent.profiles.koordinator.profile",
+        "nri.agent.koordinator.profile",
     ),
     "One module knows the client library of the apiserver": ("kube/client/follow.py", "httpx2"),
     "Inside the proxy imports go from the wiring down to records and settings; what passes bytes on knows no message": (

@@ -24,7 +24,7 @@ __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "Strategy
 
 #: The profiles that there are.
 PROFILES: Final[Mapping[str, str]] = {
-    "koordinator": "nri.agent.profiles.koordinator:PROFILE",
+    "koordinator": "nri.agent.koordinator.profile:PROFILE",
     "rubik": "nri.agent.profiles.rubik:PROFILE",
 }
 

@@ -1,7 +1,7 @@
 """Hooks: pure functions from a context to changes, in a table; and the run of those of one stage.
 
 Order: that of the table, and of two hooks that set one thing the later one's word counts. A hook that fails stops no
-other unless the failure policy is "Fail". Next: `nri.policies.koordinator.profile`, a table.
+other unless the failure policy is "Fail". Next: `nri.agent.koordinator.node`, a table.
 """
 
 from __future__ import annotations

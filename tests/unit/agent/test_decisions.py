@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from nri.agent.decisions import Decisions, subject_of
+from nri.agent.koordinator import node as profile
+from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts
 from nri.policies.changes import Decision
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.koordinator import profile
-from nri.policies.koordinator.profile import Node
 from nri.policies.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
@@ -151,7 +151,7 @@ def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
     )  # fmt: skip
-    from nri.policies.koordinator.pod_annotations import annotated
+    from nri.agent.koordinator.pod_annotations import annotated
 
     good = PodContext(
         good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nri.policies.koordinator import names
-from nri.policies.koordinator.rules import node, node_topology
+from nri.agent.koordinator import names, node_topology
+from nri.agent.koordinator import ratio as node
 from nri.policies.last_good import LastGood
 
 

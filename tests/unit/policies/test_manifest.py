@@ -4,10 +4,9 @@ import json
 
 import pytest
 
+from nri.agent.koordinator import batch_resource, names
 from nri.policies import manifest
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names
-from nri.policies.koordinator.hooks import batch_resource
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor
 
+from nri.agent.koordinator import names
 from nri.api import messages as m
 from nri.policies import messages
 from nri.policies.changes import Changes, Device, DeviceRule, Mount, Resctrl, Setting
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 

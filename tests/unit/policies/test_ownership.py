@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from nri.agent.agent import Agent
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.batch_resource import BatchRule
+from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.node_slo import GroupIdentityRule
+from nri.agent.koordinator.node_topology import CpusetRule, SharePool
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.settings.values import AgentSettings
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.hooks import Hook, decide
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.batch_resource import BatchRule
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
-from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator import names
+from nri.agent.koordinator.documents import KINDS
+from nri.agent.koordinator.node import Node
 from nri.agent.rules.store import RuleStore
-from nri.policies.koordinator import names
-from nri.policies.koordinator.profile import Node
 
 BE_ON = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}}
 

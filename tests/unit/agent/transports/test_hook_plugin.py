@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts
 from nri.agent.transports import hook_plugin
 from nri.agent.transports.hook_plugin import EVENTS, HookPlugin
@@ -20,8 +22,6 @@ from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
 from nri.host import Root
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.transports import proxy as proxy_module
 from nri.agent.transports.proxy import ProxyTransport, proxy_settings
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.proxy import Proxy
 from nri.stub.session.session import Session
 from tests.support import agents

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts
 from nri.agent.transports import reapply
 from nri.agent.transports.hook_plugin import HookPlugin
@@ -20,8 +22,6 @@ from nri.api import messages as m
 from nri.errors import ConnectionClosed
 from nri.policies import paths
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
 from nri.policies.contexts import HostApplicationContext
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import write_files
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from nri.agent.capabilities import Capability
+from nri.agent.koordinator import node_slo, node_topology
+from nri.agent.koordinator.node import Node
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent import offline
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
-from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.rules import node_slo, node_topology
 
 POOLS = {
     "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "2"}]'}}
