@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from nri.agent.explain import History
+from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Node
-from nri.agent.koordinator.pod_annotations import annotated
 from nri.agent.parts import Parts
 from nri.host import Outcome, Root
 from nri.policies.contexts import ContainerContext, PodContext

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.agent.koordinator import core_sched, node_slo
-from nri.agent.koordinator.node_slo import CoreSchedRule
+from nri.agent.koordinator import core_sched
+from nri.agent.koordinator.node import CoreSchedRule
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.reconcile import CORE_SCHED, Reconcile
 from nri.agent.pods.running import running
@@ -83,7 +83,7 @@ def _folder(given: Given) -> Outcome:
 
 def _parse(given: Given) -> Outcome:
     kept = LastGood(inputs.core_rule(given.get("rule")))
-    updated = kept.take(lambda: node_slo.core_sched(given.get("node_slo")))
+    updated = kept.take(lambda: core_sched.rule_of(given.get("node_slo")))
     return {"updated": updated, "error": bool(kept.error), "rule": _shown(kept.rule)}
 
 

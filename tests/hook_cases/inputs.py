@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nri.agent.koordinator.batch_resource import BatchRule
-from nri.agent.koordinator.node_slo import CoreSchedClass, CoreSchedRule, GroupIdentityRule
-from nri.agent.koordinator.node_topology import CpusetRule, SharePool
+from nri.agent.koordinator.node import (
+    BatchRule,
+    CoreSchedClass,
+    CoreSchedRule,
+    CpusetRule,
+    GroupIdentityRule,
+    SharePool,
+)
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
 from nri.policies.changes import Changes, Device, Mount, Resctrl

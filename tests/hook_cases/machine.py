@@ -16,8 +16,8 @@ from typing import Any, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
-from nri.agent.koordinator.node import HOOKS, Node
-from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known

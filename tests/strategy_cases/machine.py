@@ -16,10 +16,9 @@ from typing import Any, Final, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
-from nri.agent.koordinator import resctrl
 from nri.agent.koordinator.decisions.evict import BatchCpu
 from nri.agent.koordinator.host_application import context_of
-from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
@@ -195,7 +194,7 @@ class Machine:
         disk_files(self.path, given)
 
     @staticmethod
-    def _cache(given: Json) -> resctrl.Cache | None:
+    def _cache(given: Json) -> Cache | None:
         basic, domains = given.get("cpu_basic"), sorted({cpu["l3"] for cpu in given.get("cpus") or ()})
         if basic is None:
             return None
@@ -203,7 +202,7 @@ class Machine:
             ways = int(basic.get("catL3CbmMask") or "", 16)
         except ValueError:
             ways = 0
-        return resctrl.Cache(tuple(domains), ways, basic.get("vendorID") or "")
+        return Cache(tuple(domains), ways, basic.get("vendorID") or "")
 
     # -- what changes from round to round -----------------------------------------------------------------------------
 

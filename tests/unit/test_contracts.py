@@ -48,7 +48,7 @@ FORBIDDEN = {
     ),
     "The vocabulary that policies of all profiles share knows no profile": (
         "policies/changes.py",
-        "nri.agent.koordinator.quirks",
+        "nri.policies.rubik.settings",
     ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
         "placement/topology_aware/pools.py",

@@ -13,7 +13,7 @@ from typing import Final
 
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.decisions.class_resctrl import GROUPS, group_of, schemata
-from nri.agent.koordinator.names import ANNOTATION_RESCTRL
+from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
 from nri.agent.koordinator.slo import NodeSlo
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy

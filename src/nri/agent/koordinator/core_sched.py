@@ -10,19 +10,24 @@ Next: `nri.policies.cookie_groups`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from nri.agent.koordinator.names import LABEL_CORE_GROUP, LABEL_CORE_POLICY, qos_class
-from nri.agent.koordinator.node_slo import CoreSchedRule
+from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
+from nri.agent.koordinator.node_slo import cpu_of, read_spec
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies.changes import Changes, Decision
 from nri.policies.contexts import KubeQosContext
 from nri.policies.cookie_groups import Membership
-
-__all__ = ["EXPELLER", "NAME", "kube_class", "membership"]
+from nri.policies.hooks import FOLDER, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 NAME: Final = "CoreSched"
 EXPELLER: Final = "-expeller"
+LABEL_CORE_GROUP: Final = "koordinator.sh/core-sched-group-id"
+LABEL_CORE_POLICY: Final = "koordinator.sh/core-sched-policy"
+_EXPELLERS = {"lsrClass": True, "lsClass": True, "beClass": False}
 
 
 def membership(
@@ -47,3 +52,35 @@ def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
     own = rule.kube_pods.get(context.kube_class)
     idle = own is not None and own.cpu_idle
     return Decision(Changes({"cpu.idle": int(idle)}), f"NodeSLO, for the {context.kube_class} folder")
+
+
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
+    """Return core scheduling by class; everything is off unless NodeSLO's CPU policy is `coreSched`."""
+    strategy = read_spec(spec).get("resourceQOSStrategy", {})
+    chosen = strategy.get("policies", {}).get("cpuPolicy", "") == "coreSched"
+    classes: dict[str, CoreSchedClass] = {}
+    for name, default in _EXPELLERS.items():
+        cpu = cpu_of(strategy, name, quirks)
+        enabled = chosen and cpu.get("enable", False)
+        expels = cpu.get("coreExpeller", default and enabled)
+        classes[name] = CoreSchedClass(enabled, chosen and expels, chosen and cpu.get("schedIdle", 0) == 1)
+    lsr, ls, be = classes["lsrClass"], classes["lsClass"], classes["beClass"]
+    return CoreSchedRule(
+        enabled=any(each.enabled for each in classes.values()),
+        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        kube_pods={GUARANTEED: lsr if lsr.enabled else ls, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("NodeSLO", "pods"),
+    (LABEL_QOS, LABEL_CORE_GROUP, LABEL_CORE_POLICY),
+    {FOLDER: lambda context, node: kube_class(context, node.core)},
+    (
+        Owns(Level.KUBE_QOS, "cpu.idle"),
+        Owns(Level.SANDBOX, "core_sched.cookie"),
+        Owns(Level.CONTAINER, "core_sched.cookie"),
+    ),
+)

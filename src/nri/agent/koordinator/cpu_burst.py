@@ -22,7 +22,7 @@ from nri.agent.koordinator.decisions.cpu_burst import (
     pool_state,
 )
 from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
-from nri.agent.koordinator.ratio import NO_RATIO
+from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.koordinator.slo import NodeSlo, rules_of
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.samples import Sample

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nri.agent.koordinator import host_applications, pod_class
-from nri.agent.koordinator.cpuset import in_batch_pools
+from nri.agent.koordinator import host_application, pod_class
+from nri.agent.koordinator.cpuset import in_batch_pools, own_cpuset, reserved_milli
 from nri.agent.koordinator.decisions.cpu_suppress import (
     Cpu,
     Folder,
@@ -26,8 +26,6 @@ from nri.agent.koordinator.decisions.cpu_suppress import (
 )
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.names import qos_class
-from nri.agent.koordinator.node_topology import reserved_milli
-from nri.agent.koordinator.pod_annotations import own_cpuset
 from nri.agent.koordinator.slo import NodeSlo
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.loops.strategy import Sampled, Strategy
@@ -118,7 +116,7 @@ def _program_folders(made: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
     """The folders of the host's programs that NodeSLO lists, and whether they yield."""
     spec = (made.parts.store.document("NodeSLO") or {}).get("spec") or {}
     try:
-        listed = host_applications.by_name(spec.get("hostApplications"))
+        listed = host_application.by_name(spec.get("hostApplications"))
     except (TypeError, ValueError):
         return
     for application in listed.values():

@@ -10,12 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from nri.agent.koordinator import host_applications, node_slo, node_topology
+from nri.agent.koordinator import (
+    batch_resource,
+    core_sched,
+    cpu_normalization,
+    cpuset,
+    group_identity,
+    host_application,
+    node,
+)
 from nri.agent.koordinator import network_rules as network
-from nri.agent.koordinator import ratio as node
-from nri.agent.koordinator.batch_resource import BatchRule
 from nri.agent.koordinator.host_application import context_of
-from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.node import NO_RATIO, BatchRule, Node
 from nri.agent.koordinator.unread import unread, unread_annotations
 from nri.agent.profile import Documents, Kind
 from nri.policies.contexts import HostApplicationContext
@@ -34,8 +40,8 @@ _META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str
 class SloRule(NamedTuple):
     """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
 
-    identity: node_slo.GroupIdentityRule
-    core: node_slo.CoreSchedRule
+    identity: node.GroupIdentityRule
+    core: node.CoreSchedRule
     has_quota: bool
     spec: Mapping[str, Any]
 
@@ -51,11 +57,11 @@ def _checked(document: Document) -> Document:
 def _slo(document: Document) -> SloRule:
     given = _checked(document).get("spec")
     spec = {} if given is None else given
-    rule = SloRule(node_slo.group_identity(spec), node_slo.core_sched(spec), node_slo.has_cfs_quota(spec), spec)
+    rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
     applications = spec.get("hostApplications")
     if applications is not None and not isinstance(applications, list):
         raise ValueError("hostApplications: it is not a list")
-    host_applications.by_name(applications)
+    host_application.by_name(applications)
     if network.terway_chosen(spec):
         network.terway(spec)
     else:
@@ -80,14 +86,18 @@ def _ratio_into(rules: Node, ratio: float | None) -> Node:
 KINDS: Final = {
     SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
     TOPOLOGY: Kind(
-        lambda document: node_topology.parse(_checked(document)),
+        lambda document: cpuset.rule_of(_checked(document)),
         None,
         None,
         lambda rules, cpus: rules if cpus is None else replace(rules, cpus=cpus),
         unread_annotations,
     ),
     NODE: Kind(
-        lambda document: node.ratio(_checked(document)), node.NO_RATIO, node.same_ratio, _ratio_into, unread_annotations
+        lambda document: cpu_normalization.ratio_of(_checked(document)),
+        NO_RATIO,
+        cpu_normalization.same_ratio,
+        _ratio_into,
+        unread_annotations,
     ),
 }
 
@@ -96,7 +106,7 @@ def programs(documents: Documents, driver: str) -> Iterator[HostApplicationConte
     """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
     spec = (documents(SLO) or {}).get("spec") or {}
     try:
-        listed = host_applications.by_name(spec.get("hostApplications"))
+        listed = host_application.by_name(spec.get("hostApplications"))
     except TypeError as error:
         raise ValueError(str(error)) from None
     for application in listed.values():

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from nri.agent.koordinator import pod_annotations, pod_class
+from nri.agent.koordinator import batch_resource, pod_class
 from nri.agent.koordinator.decisions import evict
 from nri.agent.koordinator.decisions.evict import BatchCpu, Feature, Task, Victim
 from nri.agent.koordinator.names import BATCH_CPU
@@ -280,7 +280,7 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     """
     request = pod_class.request(pod.manifest, BATCH_CPU)
     if not request and from_runtime(pod.manifest):
-        request = pod_annotations.batch_request((pod_annotations.annotated(pod.annotations) or {}).values())
+        request = batch_resource.batch_request((batch_resource.annotated(pod.annotations) or {}).values())
     return min(request, most)
 
 

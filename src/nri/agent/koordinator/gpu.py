@@ -12,18 +12,19 @@ from fractions import Fraction
 from typing import Final
 
 from nri.agent.koordinator import pod_annotations
-from nri.agent.koordinator.names import LABEL_GPU_ISOLATION
+from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.kube.quantity import ceil
 from nri.policies.changes import Changes, Decision, HookError, Mount
 from nri.policies.contexts import ContainerContext
-
-__all__ = ["LOCKS", "NAME", "container", "monitor_folder"]
+from nri.policies.hooks import CREATE, Hook
+from nri.policies.ownership import Level, Owns
 
 NAME: Final = "GPUEnvInject"
 _HAMI: Final = "HAMi-core"
 _CORE, _MEMORY, _RATIO = (f"koordinator.sh/gpu-{part}" for part in ("core", "memory", "memory-ratio"))
 #: The folder in which HAMi's library has its locks.
 LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
+LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
 
 
 def container(
@@ -73,3 +74,13 @@ def _amount(share: Mapping[str, Fraction], name: str, seen: Changes) -> int:
 
 def _bind(destination: str, source: str) -> Mount:
     return Mount(destination, "bind", source, ("rbind",))
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (),
+    (ANNOTATION_DEVICES, LABEL_GPU_ISOLATION),
+    {CREATE: lambda context, node: container(context, library=node.gpu_library, monitor=node.gpu_monitor)},
+    (Owns(Level.CONTAINER, "env"), Owns(Level.CONTAINER, "mounts")),
+)

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
 from nri.agent.koordinator import hook_fields as words
-from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS
 from nri.agent.parts import Parts
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.errors import NriError

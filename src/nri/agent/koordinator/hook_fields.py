@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nri.agent.koordinator.pod_annotations import annotated
+from nri.agent.koordinator.batch_resource import annotated
 from nri.policies import paths
 from nri.policies.changes import Changes
 from nri.policies.contexts import ContainerContext, PodContext, Resources

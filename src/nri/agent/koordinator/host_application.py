@@ -6,13 +6,13 @@ They are not containers, so no runtime asks about them: a timer and a change of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
 from nri.policies.contexts import HostApplicationContext
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
-
-__all__ = ["context_of", "host_application_path"]
+from nri.policies.shapes import Items, Record, Word, fit
 
 #: Folders of host applications that do not say where they are, by class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
@@ -37,3 +37,15 @@ def host_application_path(application: dict[str, Any] | None, driver: str = SYST
     return joined(
         kube_class_path(base, driver) if base else "", place.get("parentDir", ""), place.get("relativePath", "")
     )
+
+
+_BASE = Word(("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"))
+_PLACE = Record({"base": _BASE, "parentDir": str, "relativePath": str})
+_QOS = Word((LSE, LSR, LS, BE, SYSTEM))
+SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _PLACE, "strategy": Record({})}))
+
+
+def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
+    """Read `spec.hostApplications`; of two of one name the last one counts. Raises ValueError."""
+    listed = fit(list(applications or ()), SPEC, "hostApplications")
+    return {each.get("name", ""): each for each in listed}

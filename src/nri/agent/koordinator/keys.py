@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator import names
+from nri.agent.koordinator import cpu_normalization, cpuset
 from nri.agent.koordinator.decisions import evict, system_config
 from nri.agent.koordinator.decisions.class_resctrl import GROUPS
 from nri.agent.koordinator.decisions.memory_qos import CLASS_KEYS
@@ -35,13 +35,13 @@ _CLASS_KEYS: Final = {**CLASS_KEYS, GUARANTEED: "lsrClass", BURSTABLE: "lsClass"
 _OF_CLASS: Final = "resourceQOSStrategy.{}"
 _CPU = (_SLO, f"{_OF_CLASS}.cpuQOS")
 _NETWORK = ((_SLO, f"{_OF_CLASS}.networkQOS"), (_SLO, "systemStrategy.totalNetworkBandwidth"))
-_RATIO = (_NODE, f"annotation {names.ANNOTATION_RATIO}")
+_RATIO = (_NODE, f"annotation {cpu_normalization.ANNOTATION_RATIO}")
 _BY_THRESHOLD = (_SLO, "resourceUsedThresholdWithBE")
 _KEYS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "BatchResource": ((_SLO, "resourceUsedThresholdWithBE.cpuSuppressPolicy"), _RATIO),
     "CoreSched": ((_SLO, "resourceQOSStrategy.policies.cpuPolicy"), _CPU),
     "CPUNormalization": (_RATIO,),
-    "CPUSetAllocator": ((_TOPOLOGY, f"annotation {names.ANNOTATION_SHARE_POOLS}"),),
+    "CPUSetAllocator": ((_TOPOLOGY, f"annotation {cpuset.ANNOTATION_SHARE_POOLS}"),),
     "GroupIdentity": (_CPU,),
     "TCNetworkQoS": _NETWORK,
     "TerwayQoS": _NETWORK,

@@ -10,14 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nri import host
-from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.koordinator.resctrl import Cache
 from nri.agent.settings.values import AgentSettings
+from nri.policies.hooks import Hook
 
 __all__ = ["BATCH_POOLS", "RdmaDevices", "cache_of", "node_of"]
 
@@ -28,7 +28,7 @@ _PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]
 
 
 class RdmaDevices:
-    """The RDMA devices of a machine, as `nri.agent.koordinator.rdma.Devices` wants them."""
+    """The RDMA devices of a machine, as `nri.agent.koordinator.node.Devices` wants them."""
 
     def __init__(self, root: host.Root) -> None:
         self._root = root
@@ -63,11 +63,11 @@ def cache_of(root: host.Root) -> Cache | None:
     return Cache(found.domains.get("L3", ()), cache.mask, _vendor(root))
 
 
-def node_of(settings: AgentSettings, root: host.Root) -> Node:
+def node_of(settings: AgentSettings, root: host.Root, hooks: Iterable[Hook]) -> Node:
     """A node without rules, set up as the settings say, with what the machine has."""
     gates = settings.gates
     return Node(
-        gates=frozenset(row.name for row in HOOKS if gates.get(row.name, row.default)),
+        gates=frozenset(row.name for row in hooks if gates.get(row.name, row.default)),
         disabled_stages=frozenset(settings.disabled_stages),
         fail=settings.failure_policy == "Fail",
         batch_pools=gates.get(BATCH_POOLS, False),

@@ -1,40 +1,115 @@
-"""The table of hooks: which of them decides at which stage, from which rules and annotations, and which knobs it owns.
+"""The rules of one node, as its documents and its machine say them: the value by which all hooks decide.
 
-Order: by name, as in the original, and of two hooks that set one thing the later one's word counts (CPUSetAllocator
-takes away the quota that CPUNormalization has scaled). Next: `nri.agent.koordinator`.
+Each rule is made by the module of its feature, and is None or off until its document has been read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, NamedTuple, Protocol
 
-from nri.agent.koordinator import (
-    batch_resource,
-    core_sched,
-    cpu_normalization,
-    cpuset,
-    gpu,
-    group_identity,
-    oom_score_adj,
-    rdma,
-    resctrl,
-    tc,
-    terway_qos,
-)
-from nri.agent.koordinator import names as n
-from nri.agent.koordinator.batch_resource import BatchRule
-from nri.agent.koordinator.names import BE, LS, NONE
-from nri.agent.koordinator.node_slo import CoreSchedRule, GroupIdentityRule
-from nri.agent.koordinator.node_topology import CpusetRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.koordinator.ratio import NO_RATIO
-from nri.policies.changes import Decision
-from nri.policies.hooks import CREATE, FOLDER, MEND_CONTAINER, PROGRAM, REMOVE_POD, RUN_POD, UPDATE, Decide, Hook
-from nri.policies.ownership import Level, Owns
 
-__all__ = ["HOOKS", "Node"]
+#: Normalization is off.
+NO_RATIO: Final = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIdentityRule:
+    """The identity (`cpu.bvt_warp_ns`) of pods by QoS class, of kube-QoS folders, and of pods without a class."""
+
+    enabled: bool = False
+    pods: Mapping[str, int] = field(default_factory=dict)
+    folders: Mapping[str, int] = field(default_factory=dict)
+    kube_pods: Mapping[str, int] = field(default_factory=dict)
+
+    def of_pod(self, qos: str, kube_class: str) -> int:
+        """Return the identity of a pod: by its class, else by its Kubernetes class."""
+        return self.pods.get(qos, self.kube_pods.get(kube_class, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSchedClass:
+    """Core scheduling of one class. An expeller shares a core with no other class; `cpu_idle` is for its folder."""
+
+    enabled: bool = False
+    expeller: bool = False
+    cpu_idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSchedRule:
+    """Core scheduling by QoS class, and by Kubernetes class for pods without one."""
+
+    enabled: bool = False
+    pods: Mapping[str, CoreSchedClass] = field(default_factory=dict)
+    kube_pods: Mapping[str, CoreSchedClass] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Whether a NodeSLO has been read at all."""
+        return bool(self.pods) and bool(self.kube_pods)
+
+    def of_pod(self, qos: str, kube_class: str) -> CoreSchedClass:
+        """Return what holds for a pod; nothing while core scheduling is off on the node."""
+        if not self.enabled:
+            return CoreSchedClass()
+        return self.pods.get(qos) or self.kube_pods.get(kube_class) or CoreSchedClass()
+
+
+class SharePool(NamedTuple):
+    """The CPUs of one memory node that pods without CPUs of their own share."""
+
+    socket: int
+    node: int
+    cpus: str
+
+
+class CpusetRule(NamedTuple):
+    """The owners of CPUs. `kubelet_policy` is `static`, `none` or "" for not known.
+
+    `withheld` are the CPUs that no batch pod gets: those reserved by node or kubelet, and those of SYSTEM pods alone.
+    """
+
+    share_pools: tuple[SharePool, ...] = ()
+    batch_pools: tuple[SharePool, ...] = ()
+    kubelet_policy: str = ""
+    system_cpus: str = ""
+    withheld: frozenset[int] = frozenset()
+
+    def shared(self) -> str:
+        """All CPUs of the share pools, in their order."""
+        return ",".join(pool.cpus for pool in self.share_pools)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """Whether batch pods have a quota, and for how much faster CPUs it is scaled; None is not read yet."""
+
+    has_quota: bool | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The machine's caches: `mask` has a bit for each way, `ids` are the domains, `vendor` that of the CPU."""
+
+    ids: tuple[int, ...]
+    mask: int
+    vendor: str
+
+
+class Devices(Protocol):
+    """The questions that the hook has to the machine."""
+
+    def verbs(self, pci_address: str) -> Sequence[str]:
+        """Names in `infiniband_verbs` of a PCI function; raises OSError if it has no such folder."""
+        ...
+
+    def numbers(self, path: str) -> tuple[int, int]:
+        """Major and minor number of a device node; raises OSError if it is not there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +139,8 @@ class Node:
     batch: BatchRule = field(default_factory=BatchRule)
     ratio: float = NO_RATIO
     core: CoreSchedRule = field(default_factory=CoreSchedRule)
-    cache: resctrl.Cache | None = None
-    devices: rdma.Devices | None = None
+    cache: Cache | None = None
+    devices: Devices | None = None
     gates: frozenset[str] | None = None
     disabled_stages: frozenset[str] = frozenset()
     fail: bool = False
@@ -84,167 +159,3 @@ class Node:
     def keeps_partial(self) -> bool:
         """Whether what a hook had decided until it failed is applied."""
         return not self.quirks.failed_hook_changes_nothing
-
-
-def _identity(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:
-    return lambda context, node: Decision() if node.identity is None else decide(context, node.identity)
-
-
-def _resctrl_pod(context: Any, node: Node) -> Decision:
-    return Decision() if node.cache is None else resctrl.pod(context, node.cache)
-
-
-def _resctrl_container(context: Any, node: Node) -> Decision:
-    return Decision() if node.cache is None else resctrl.container(context, node.quirks)
-
-
-def _cpuset(context: Any, node: Node) -> Decision:
-    return cpuset.container(context, node.cpus, node.quirks, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
-
-
-def _oom(context: Any, node: Node) -> Decision:
-    return oom_score_adj.container(context) if node.quirks.oom_score_at_creation else Decision()
-
-
-def _batch(context: Any, node: Node) -> Decision:
-    return batch_resource.container(context, node.batch, node.quirks)
-
-
-def _normal(context: Any, node: Node) -> Decision:
-    return cpu_normalization.container(context, node.ratio, node.quirks)
-
-
-_SLO, _TOPOLOGY, _NODE, _PODS = "NodeSLO", "NodeResourceTopology", "Node", "pods"
-
-_BATCH, _SHARED = frozenset({BE}), frozenset({LS, NONE})
-_POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
-
-#: The hooks, in the order in which they decide.
-HOOKS: Final = (
-    Hook(
-        batch_resource.NAME,
-        True,
-        (_SLO, _NODE),
-        (n.LABEL_QOS, n.ANNOTATION_EXTENDED),
-        {
-            RUN_POD: lambda context, node: batch_resource.pod(context, node.batch, node.quirks),
-            CREATE: _batch,
-            UPDATE: _batch,
-        },
-        tuple(
-            owns
-            for level in _POD_AND_CONTAINER
-            for owns in (
-                Owns(level, "cpu.shares", _BATCH),
-                Owns(level, "cpu.cfs_quota", _BATCH, own_cpus=False),
-                Owns(level, "memory.limit", _BATCH),
-            )
-        ),
-    ),
-    Hook(
-        core_sched.NAME,
-        False,
-        (_SLO, _PODS),
-        (n.LABEL_QOS, n.LABEL_CORE_GROUP, n.LABEL_CORE_POLICY),
-        {FOLDER: lambda context, node: core_sched.kube_class(context, node.core)},
-        (
-            Owns(Level.KUBE_QOS, "cpu.idle"),
-            Owns(Level.SANDBOX, "core_sched.cookie"),
-            Owns(Level.CONTAINER, "core_sched.cookie"),
-        ),
-    ),
-    Hook(
-        cpu_normalization.NAME,
-        False,
-        (_NODE,),
-        (n.LABEL_QOS, n.ANNOTATION_STATUS),
-        {
-            RUN_POD: lambda context, node: cpu_normalization.pod(context, node.ratio, node.quirks),
-            CREATE: _normal,
-            UPDATE: _normal,
-        },
-        tuple(Owns(level, "cpu.cfs_quota", _SHARED, own_cpus=False) for level in _POD_AND_CONTAINER),
-    ),
-    Hook(
-        cpuset.NAME,
-        True,
-        (_TOPOLOGY,),
-        (n.LABEL_QOS, n.ANNOTATION_STATUS),
-        {
-            RUN_POD: lambda context, node: cpuset.pod_quota(context, keep_quota=node.keep_quota),
-            CREATE: _cpuset,
-            UPDATE: _cpuset,
-            PROGRAM: lambda context, node: cpuset.host_application(context, node.cpus),
-        },
-        (
-            *(Owns(level, "cpu.cfs_quota", own_cpus=True) for level in (*_POD_AND_CONTAINER, Level.SANDBOX)),
-            Owns(Level.SANDBOX, "cpuset.cpus"),
-            Owns(Level.CONTAINER, "cpuset.cpus"),
-            Owns(Level.HOST_APPLICATION, "cpuset.cpus"),
-        ),
-    ),
-    Hook(
-        gpu.NAME,
-        False,
-        (),
-        (n.ANNOTATION_DEVICES, n.LABEL_GPU_ISOLATION),
-        {CREATE: lambda context, node: gpu.container(context, library=node.gpu_library, monitor=node.gpu_monitor)},
-        (Owns(Level.CONTAINER, "env"), Owns(Level.CONTAINER, "mounts")),
-    ),
-    Hook(
-        group_identity.NAME,
-        True,
-        (_SLO,),
-        (n.LABEL_QOS, n.ANNOTATION_CPU_QOS),
-        {
-            RUN_POD: _identity(group_identity.pod),
-            FOLDER: _identity(group_identity.kube_class),
-            PROGRAM: _identity(group_identity.host_application),
-        },
-        tuple(Owns(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
-    ),
-    Hook(
-        oom_score_adj.NAME,
-        False,
-        (_PODS,),
-        (n.ANNOTATION_OOM_SCORE, n.ANNOTATION_OOM_SCORES),
-        {CREATE: _oom, MEND_CONTAINER: lambda context, _: oom_score_adj.container(context)},
-        (Owns(Level.CONTAINER, "oom_score_adj"),),
-    ),
-    Hook(
-        rdma.NAME,
-        False,
-        (),
-        (n.ANNOTATION_DEVICES,),
-        {CREATE: lambda context, node: Decision() if node.devices is None else rdma.container(context, node.devices)},
-        (Owns(Level.CONTAINER, "devices"),),
-    ),
-    Hook(
-        resctrl.NAME,
-        False,
-        (_PODS,),
-        (n.ANNOTATION_RESCTRL,),
-        {
-            RUN_POD: _resctrl_pod,
-            CREATE: _resctrl_container,
-            REMOVE_POD: lambda context, node: Decision() if node.cache is None else resctrl.removal(context),
-        },
-        (Owns(Level.POD, "resctrl"),),
-    ),
-    Hook(
-        tc.NAME,
-        False,
-        (_SLO, _PODS),
-        (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS),
-        {},
-        (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
-    ),
-    Hook(
-        terway_qos.NAME,
-        False,
-        (_SLO, _PODS),
-        (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS),
-        {},
-        (Owns(Level.NODE, "terway"),),
-    ),
-)

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nri.agent.koordinator.names import ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES
+from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
 from nri.policies.changes import Changes, Decision, HookError
 from nri.policies.contexts import ContainerContext
+from nri.policies.hooks import CREATE, MEND_CONTAINER, Hook
+from nri.policies.ownership import Level, Owns
 from nri.policies.shapes import Table
-
-__all__ = ["NAME", "container", "wanted"]
 
 NAME: Final = "OOMScoreAdj"
 _MIN, _MAX = -1000, 1000
+ANNOTATION_OOM_SCORE: Final = "koordinator.sh/oom-score-adj"
+ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
 
 
 def container(context: ContainerContext) -> Decision:
@@ -52,3 +54,17 @@ def wanted(annotations: Mapping[str, str], name: str) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is no whole number")
     return int(text)
+
+
+def _at_creation(context: ContainerContext, node: Node) -> Decision:
+    return container(context) if node.quirks.oom_score_at_creation else Decision()
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("pods",),
+    (ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES),
+    {CREATE: _at_creation, MEND_CONTAINER: lambda context, _: container(context)},
+    (Owns(Level.CONTAINER, "oom_score_adj"),),
+)

@@ -11,7 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from nri.agent.koordinator import pod_annotations, pod_class
+from nri.agent.koordinator import batch_resource, cpuset, group_identity, pod_annotations, pod_class, resctrl
+from nri.agent.koordinator.batch_resource import ANNOTATION_EXTENDED
+from nri.agent.koordinator.core_sched import LABEL_CORE_POLICY
+from nri.agent.koordinator.cpuset import ANNOTATION_STATUS
 from nri.agent.koordinator.decisions import evict
 from nri.agent.koordinator.decisions.block_io import ANNOTATION_BLOCK_IO
 from nri.agent.koordinator.decisions.block_io import SHAPE as _DISKS
@@ -20,19 +23,10 @@ from nri.agent.koordinator.decisions.cpu_burst import SHAPE as _BURST
 from nri.agent.koordinator.decisions.memory_qos import ANNOTATION_MEMORY
 from nri.agent.koordinator.decisions.memory_qos import POD_SHAPE as _MEMORY
 from nri.agent.koordinator.memo import Memo
-from nri.agent.koordinator.names import (
-    ANNOTATION_EXTENDED,
-    ANNOTATION_OOM_SCORES,
-    ANNOTATION_STATUS,
-    BATCH_CPU,
-    BATCH_MEMORY,
-    LABEL_CORE_POLICY,
-    LABEL_QOS,
-    qos_class,
-)
-from nri.agent.koordinator.node import HOOKS
+from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
+from nri.agent.koordinator.oom_score_adj import ANNOTATION_OOM_SCORES
 from nri.agent.koordinator.unread import below, nearly
-from nri.api import cpuset
+from nri.api.cpuset import parse as parse_cpus
 from nri.config.syntax import parse_json
 from nri.policies.contexts import ExtendedResources
 from nri.policies.shapes import Table, Unread, meant
@@ -42,7 +36,9 @@ __all__ = ["absent_containers", "pod_unread"]
 
 _CLASSES: Final = ("LSE", "LSR", "LS", "BE", "SYSTEM")
 _SHAPES: Final = {
-    **pod_annotations.SHAPES,
+    group_identity.ANNOTATION_CPU_QOS: group_identity.SHAPE,
+    ANNOTATION_EXTENDED: batch_resource.SHAPE,
+    resctrl.ANNOTATION_RESCTRL: resctrl.SHAPE,
     ANNOTATION_BURST: _BURST,
     ANNOTATION_MEMORY: _MEMORY,
     ANNOTATION_BLOCK_IO: _DISKS,
@@ -55,7 +51,7 @@ _WORDS: Final = {
 }
 _NUMBERS: Final = {pod_class.LABEL_PRIORITY: pod_class.INT64, pod_class.ANNOTATION_EVICTION_PRIORITY: pod_class.INT32}
 _POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
-_KNOWN: Final = {key for row in HOOKS for key in row.keys} | {*_SHAPES, *_WORDS, *_NUMBERS, _POLICY}
+_READ_HERE: Final = frozenset({*_SHAPES, *_WORDS, *_NUMBERS, _POLICY})
 #: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
 _RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
 #: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
@@ -65,6 +61,7 @@ _memo = Memo()
 
 
 def pod_unread(
+    hook_keys: frozenset[str],
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     extended: Mapping[str, ExtendedResources] | None = None,
@@ -72,11 +69,12 @@ def pod_unread(
     """Return a line for each slip, a bounded number of them.
 
     Args:
+        hook_keys: the labels and annotations that hooks read.
         labels: the pod's.
         annotations: the pod's.
         extended: what its containers ask of resources that Kubernetes does not know, where its spec is known.
     """
-    keys = _keys({**labels, **annotations})
+    keys = _keys({**labels, **annotations}, hook_keys | _READ_HERE)
     words = _words(labels, annotations)
     found = itertools.chain(_classes(labels, annotations), keys, words, _inside(annotations), _asked(extended or {}))
     return list(itertools.islice(found, _MOST))
@@ -87,7 +85,7 @@ def absent_containers(annotations: Mapping[str, str], containers: Collection[str
 
     One of batch resources that names none has a line as well.
     """
-    asked = pod_annotations.annotated(annotations)
+    asked = batch_resource.annotated(annotations)
     named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: asked or ()}
     with suppress(ValueError):
         named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
@@ -123,9 +121,9 @@ def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):
-        own = pod_annotations.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
+        own = cpuset.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
         try:
-            cpuset.parse(own)
+            parse_cpus(own)
         except ValueError as error:
             yield f"annotation {ANNOTATION_STATUS}: cpuset: {error}"
 
@@ -150,9 +148,9 @@ def _features(text: str) -> list[str]:
     return [str(each) for each, _ in zip(told, range(_MOST), strict=False)]
 
 
-def _keys(given: Mapping[str, str]) -> Iterator[str]:
+def _keys(given: Mapping[str, str], known: frozenset[str]) -> Iterator[str]:
     for key in given:
-        near = nearly(key, _KNOWN)
+        near = nearly(key, known)
         if near and near not in given:
             yield str(Unread.of(key, near))
 

@@ -7,15 +7,28 @@ and a row. Next: `nri.agent.profile`, which says what each field is.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
-from nri.agent.koordinator import cpu_normalization, cpuset, pod_annotations, resctrl, tc, terway_qos
+from nri.agent.koordinator import (
+    batch_resource,
+    core_sched,
+    cpu_normalization,
+    cpuset,
+    gpu,
+    group_identity,
+    oom_score_adj,
+    rdma,
+    resctrl,
+    tc,
+    terway_qos,
+)
 from nri.agent.koordinator.documents import KINDS, programs
 from nri.agent.koordinator.gpu_folder import make_folder
 from nri.agent.koordinator.keys import asked, origins
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
 from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, SYSTEM, qos_class
-from nri.agent.koordinator.node import HOOKS, Node
+from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
 from nri.agent.koordinator.slo import (
     ANNOTATION_BLOCK_IO,
@@ -42,6 +55,22 @@ _MEMORY: Final = (
     "memory.pagecache_limit.enable", "memory.pagecache_limit.size", "memory.pagecache_limit.sync",
 )  # fmt: skip
 _DISKS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.device_weight")
+
+#: In the order in which they decide, which is by name as in the original. Of two hooks that set one value the later one
+#: wins: CPUSetAllocator takes away the quota that CPUNormalization has scaled.
+HOOKS: Final = (
+    batch_resource.HOOK,
+    core_sched.HOOK,
+    cpu_normalization.HOOK,
+    cpuset.HOOK,
+    gpu.HOOK,
+    group_identity.HOOK,
+    oom_score_adj.HOOK,
+    rdma.HOOK,
+    resctrl.HOOK,
+    tc.HOOK,
+    terway_qos.HOOK,
+)
 
 STRATEGIES: Final = (
     StrategyRow(
@@ -146,7 +175,7 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
     on = node.gates or frozenset()
     try:
         if resctrl.NAME in on:
-            pod_annotations.resctrl(context.annotations)
+            resctrl.shares(context.annotations)
     except ValueError as error:
         wrong[resctrl.NAME] = str(error)
     for name, read in ((tc.NAME, tc.own_limits), (terway_qos.NAME, terway_qos.pod_limits)):
@@ -164,7 +193,7 @@ PROFILE: Final = Profile(
     strategies=STRATEGIES,
     switches={BATCH_POOLS: (False, "batch pods may have share pools of their own")},
     kinds=KINDS,
-    node=node_of,
+    node=lambda settings, root: node_of(settings, root, HOOKS),
     strategy_rules=NodeSlo,
     class_label=LABEL_QOS,
     programs=programs,
@@ -180,7 +209,7 @@ PROFILE: Final = Profile(
         ),
     ),
     unreadable=_unreadable,
-    unread=pod_unread,
+    unread=partial(pod_unread, frozenset().union(*(hook.keys for hook in HOOKS))),
     absent_containers=absent_containers,
     class_of=lambda pod: qos_class(pod.labels),
     asked=asked,

@@ -8,29 +8,19 @@ Which verbs a PCI function has, and a node's numbers, are asked of `Devices`, wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nri.agent.koordinator import pod_annotations
+from nri.agent.koordinator.names import ANNOTATION_DEVICES
+from nri.agent.koordinator.node import Devices
 from nri.policies.changes import Changes, Decision, Device, HookError
 from nri.policies.contexts import ContainerContext
-
-__all__ = ["NAME", "Devices", "container"]
+from nri.policies.hooks import CREATE, Hook
+from nri.policies.ownership import Level, Owns
 
 NAME: Final = "RDMADeviceInject"
 _FOLDER: Final = "/dev/infiniband"
 _MODE: Final = 0o666
-
-
-class Devices(Protocol):
-    """The questions that the hook has to the machine."""
-
-    def verbs(self, pci_address: str) -> Sequence[str]:
-        """Names in `infiniband_verbs` of a PCI function; raises OSError if it has no such folder."""
-        ...
-
-    def numbers(self, path: str) -> tuple[int, int]:
-        """Major and minor number of a device node; raises OSError if it is not there."""
-        ...
 
 
 def container(context: ContainerContext, devices: Devices) -> Decision:
@@ -69,3 +59,13 @@ def _verbs(address: str, devices: Devices) -> str:
 def _node(path: str, devices: Devices) -> Device:
     major, minor = devices.numbers(path)
     return Device(path, "c", major, minor, _MODE)
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (),
+    (ANNOTATION_DEVICES,),
+    {CREATE: lambda context, node: Decision() if node.devices is None else container(context, node.devices)},
+    (Owns(Level.CONTAINER, "devices"),),
+)

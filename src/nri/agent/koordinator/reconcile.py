@@ -14,7 +14,7 @@ from typing import Final
 
 from nri.agent.koordinator import core_sched, group_identity, resctrl
 from nri.agent.koordinator.documents import SLO
-from nri.agent.koordinator.identities import identities
+from nri.agent.koordinator.group_identity import identities
 from nri.agent.koordinator.names import SYSTEM, qos_class
 from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts

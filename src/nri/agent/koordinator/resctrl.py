@@ -9,17 +9,17 @@ eighths of a gigabit. A value that cannot be computed is left out of the schemat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from nri.agent.koordinator import pod_annotations
-from nri.agent.koordinator.names import ANNOTATION_RESCTRL
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.schemata import Schemata, cache_mask
 from nri.policies.changes import Changes, Decision, HookError, Resctrl
 from nri.policies.contexts import ContainerContext, PodContext
-
-__all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", "pod", "removal", "stale"]
+from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Items, Record
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"
@@ -28,21 +28,16 @@ PREFIX: Final = "koordlet-"
 #: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the word for no limit.
 _AMD_MOST: Final = 160
 _AMD_UNLIMITED: Final = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """The machine's caches: `mask` has a bit for each way, `ids` are the domains, `vendor` that of the CPU."""
-
-    ids: tuple[int, ...]
-    mask: int
-    vendor: str
+ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
+_SCHEMATA = {"percent": int, "range": Items(int)}
+_PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
+SHAPE = Record({"llc": _PART, "mb": _PART})
 
 
 def pod(context: PodContext, cache: Cache) -> Decision:
     """Decide a pod's group. Raises HookError for an annotation that cannot be read."""
     try:
-        wanted = pod_annotations.resctrl(context.annotations)
+        wanted = shares(context.annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
     if wanted is None:
@@ -58,7 +53,7 @@ def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Dec
         return Decision()
     if quirks.resctrl_class_needs_group:
         try:
-            pod_annotations.resctrl(context.pod.annotations)
+            shares(context.pod.annotations)
         except ValueError as error:
             raise HookError(NAME, str(error)) from None
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of its pod")
@@ -105,3 +100,31 @@ def _schemata(wanted: Mapping[str, Any], cache: Cache) -> Schemata:
     except ValueError:
         pass
     return schemata
+
+
+def shares(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
+    found: dict[str, Any] | None = read(annotations, ANNOTATION_RESCTRL, SHAPE)
+    return found
+
+
+def _decide_pod(context: PodContext, node: Node) -> Decision:
+    return Decision() if node.cache is None else pod(context, node.cache)
+
+
+def _decide_container(context: ContainerContext, node: Node) -> Decision:
+    return Decision() if node.cache is None else container(context, node.quirks)
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("pods",),
+    (ANNOTATION_RESCTRL,),
+    {
+        RUN_POD: _decide_pod,
+        CREATE: _decide_container,
+        REMOVE_POD: lambda context, node: Decision() if node.cache is None else removal(context),
+    },
+    (Owns(Level.POD, "resctrl"),),
+)

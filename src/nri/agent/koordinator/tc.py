@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LS, LSE, LSR, SYSTEM
+from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.network_rules import TcRule
 from nri.agent.koordinator.pod_annotations import bandwidths
 from nri.policies.changes import HookError
+from nri.policies.hooks import Hook
+from nri.policies.ownership import Level, Owns
 
 __all__ = ["NAME", "TrafficClass", "class_name", "classes", "minor_of", "own_limits"]
 
@@ -70,3 +72,13 @@ def minor_of(qos: str) -> int:
 def class_name(major: int, minor: int) -> str:
     """Return a class as tc writes it: `1:2`."""
     return f"{major}:{minor}"
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("NodeSLO", "pods"),
+    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
+    {},
+    (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
+)

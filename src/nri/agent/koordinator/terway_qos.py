@@ -16,6 +16,8 @@ from nri.agent.koordinator.pod_annotations import bandwidths
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies.changes import HookError
 from nri.policies.contexts import PodContext
+from nri.policies.hooks import Hook
+from nri.policies.ownership import Level, Owns
 
 __all__ = ["FOLDER", "NAME", "NODE_FILE", "POD_FILE", "PodLimits", "node_text", "pod_limits", "pods_text", "priority"]
 
@@ -92,3 +94,13 @@ def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
     if bits < 0 and quirks.negative_bandwidth_refused:
         raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: a bandwidth is not {bits}")
     return bits % (1 << 64) // 8
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("NodeSLO", "pods"),
+    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
+    {},
+    (Owns(Level.NODE, "terway"),),
+)

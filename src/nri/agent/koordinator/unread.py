@@ -10,7 +10,13 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator import colocation, host_applications, names, node_slo, node_topology
+from nri.agent.koordinator import (
+    colocation,
+    cpu_normalization,
+    cpuset,
+    host_application,
+    node_slo,
+)
 from nri.agent.koordinator.decisions import block_io, cpu_burst, evict, memory_qos, system_config
 from nri.agent.koordinator.decisions import class_resctrl as resctrl
 from nri.agent.koordinator.defaults import refused
@@ -50,7 +56,7 @@ _SPEC: Final = Record(
         _THRESHOLDS: evict.THRESHOLDS,
         "systemStrategy": Record({**node_slo.SPEC.keys["systemStrategy"].keys, **system_config.SHAPE.keys}),
         "cpuBurstStrategy": cpu_burst.SHAPE,
-        "hostApplications": host_applications.SPEC,
+        "hostApplications": host_application.SPEC,
         "resourceQOSStrategy": Record(
             {
                 **node_slo.SPEC.keys["resourceQOSStrategy"].keys,
@@ -64,7 +70,7 @@ _SPEC: Final = Record(
     }
 )
 _OBJECT: Final = Record({**dict.fromkeys(("apiVersion", "kind", "metadata", "status"), dict), "spec": _SPEC})
-_ANNOTATIONS: Final = (names.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *node_topology.SHAPES)
+_ANNOTATIONS: Final = (cpu_normalization.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *cpuset.TOPOLOGY_SHAPES)
 
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
@@ -140,12 +146,12 @@ def _plain(key: str) -> str:
 
 def _annotations(given: Any) -> Iterator[Unread]:
     for key, text in given.items() if isinstance(given, dict) else ():
-        if key in node_topology.SHAPES:
+        if key in cpuset.TOPOLOGY_SHAPES:
             try:
                 value = parse_json(text)
             except (TypeError, ValueError):
                 continue
-            yield from below(value, node_topology.SHAPES[key], f"annotation {key}: ")
+            yield from below(value, cpuset.TOPOLOGY_SHAPES[key], f"annotation {key}: ")
         elif (near := nearly(str(key), _ANNOTATIONS)) and near not in given:
             yield Unread.of(f"annotation {key}", near)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.agent.koordinator import batch_resource, names
-from nri.agent.koordinator.batch_resource import BatchRule
+from nri.agent.koordinator.node import BatchRule
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies.changes import NO_CHANGES, Changes, HookError
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
@@ -84,11 +84,11 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
     text: str,
 ) -> None:
     """`bad_batch_spec_told`."""
-    given = {names.ANNOTATION_EXTENDED: text}
+    given = {batch_resource.ANNOTATION_EXTENDED: text}
     bad = PodContext(labels={names.LABEL_QOS: "BE"}, annotations=given)
-    with pytest.raises(HookError, match=names.ANNOTATION_EXTENDED):
+    with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.pod(bad, BatchRule())
-    with pytest.raises(HookError, match=names.ANNOTATION_EXTENDED):
+    with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.container(ContainerContext(bad), BatchRule())
     assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
     assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.class_resctrl import ClassResctrl
-from nri.agent.koordinator.node import Node
-from nri.agent.koordinator.resctrl import Cache
+from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.slo import NodeSlo
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample

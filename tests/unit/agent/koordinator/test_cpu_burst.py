@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nri.agent.koordinator import cpu_normalization
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.policies import paths
@@ -81,7 +82,7 @@ def test_a_burst_is_cut_to_the_quota_on_mainline_and_is_ten_times_it_on_anolis(t
 
 def test_a_quota_that_normalization_repairs_is_not_scaled(tmp_path: Path) -> None:
     world = world_of(tmp_path, Node(gates=frozenset({"CPUNormalization"})), policy="auto")
-    world.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "1.5"}}}, "test")
+    world.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "1.5"}}}, "test")
     world.throttled.add(C)
     world.loop(5)
     assert quotas(world) == (100_000, 100_000)

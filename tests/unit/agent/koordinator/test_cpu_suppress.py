@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import cpuset as koord_cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
@@ -75,7 +76,7 @@ def cpus(world: LoopWorld, path: str = BE) -> frozenset[int]:
 
 def test_cpus_are_taken_in_whole_cores_for_folder_pods_and_containers_but_not_lse_pods_cpus(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    lse = pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
+    lse = pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
     busy(world, (lse, 1000), (pod("be", n.BE, paths.BEST_EFFORT), 1000))
     world.loop(2)
     chosen = cpus(world)
@@ -88,7 +89,7 @@ def test_cpus_are_taken_in_whole_cores_for_folder_pods_and_containers_but_not_ls
 
 def test_under_the_kubelets_static_policy_only_containers_are_narrowed(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    annotations = {n.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "static"})}
+    annotations = {koord_cpuset.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "static"})}
     world.store.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
     busy(world, (pod("ls", n.LS), 4000), (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
@@ -130,15 +131,15 @@ def test_a_machine_without_the_folder_is_left_alone_and_bad_programs_are_passed_
 
 def test_a_pod_whose_cpus_cannot_be_read_takes_none_away(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    busy(world, (pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: "{"}), 0))
+    busy(world, (pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: "{"}), 0))
     world.loop(2)
     assert cpus(world) == frozenset(range(6))
 
 
 WITHHELD = {
-    n.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
-    n.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-3"}),
-    n.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "none", "reservedCPUs": "7"}),
+    koord_cpuset.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
+    koord_cpuset.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-3"}),
+    koord_cpuset.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "none", "reservedCPUs": "7"}),
 }
 
 
@@ -164,7 +165,7 @@ def test_a_reservation_that_comes_while_it_is_switched_off_is_taken_up(tmp_path:
 
 def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    shared = {n.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-7", "cpusetExclusive": False})}
+    shared = {koord_cpuset.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-7", "cpusetExclusive": False})}
     world.store.put("NodeResourceTopology", {"metadata": {"annotations": shared}}, "test")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
@@ -173,7 +174,7 @@ def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
 
 def test_while_the_reserved_cpus_cannot_be_read_nothing_is_given(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    bad = {"metadata": {"annotations": {n.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "x"})}}}
+    bad = {"metadata": {"annotations": {koord_cpuset.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "x"})}}}
     world.store.put("NodeResourceTopology", bad, "test")
     world.overwrite(BE, "cpuset.cpus", "4-5")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
@@ -184,18 +185,18 @@ def test_while_the_reserved_cpus_cannot_be_read_nothing_is_given(tmp_path: Path)
 
 def test_the_cpus_of_an_lse_pod_stay_its_own_while_its_annotation_cannot_be_read(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
-    lse = pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
+    lse = pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
     busy(world, (lse, 0), (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
-    world.source.replace([pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: "{"})])
+    world.source.replace([pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: "{"})])
     world.loop(2)
     assert not cpus(world) & {0, 1}
 
 
 BARE = pod("bare", n.LS, paths.BEST_EFFORT)
 BATCH_ZONE = {"numaNodeResources": [{"node": 0, "resources": {n.BATCH_CPU: "2"}}]}
-IN_POOLS = pod("bare", n.BE, paths.BEST_EFFORT, annotations={n.ANNOTATION_STATUS: json.dumps(BATCH_ZONE)})
-UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={n.ANNOTATION_STATUS: "{"})
+IN_POOLS = pod("bare", n.BE, paths.BEST_EFFORT, annotations={koord_cpuset.ANNOTATION_STATUS: json.dumps(BATCH_ZONE)})
+UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={koord_cpuset.ANNOTATION_STATUS: "{"})
 
 
 @pytest.mark.parametrize(
@@ -213,10 +214,10 @@ def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
     manifest: dict[str, Any], batch_pools: bool, seen: list[str], originally: list[str], tmp_path: Path
 ) -> None:
     annotations = {
-        n.ANNOTATION_SHARE_POOLS: json.dumps([{"cpuset": "0-7"}]),
-        n.ANNOTATION_BE_SHARE_POOLS: json.dumps([{"cpuset": "4-7"}]),
-        n.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "0-3", "cpusetExclusive": False}),
-        n.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
+        koord_cpuset.ANNOTATION_SHARE_POOLS: json.dumps([{"cpuset": "0-7"}]),
+        koord_cpuset.ANNOTATION_BE_SHARE_POOLS: json.dumps([{"cpuset": "4-7"}]),
+        koord_cpuset.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "0-3", "cpusetExclusive": False}),
+        koord_cpuset.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
     }
     for quirks, wanted in ((Quirks.DEFAULT, seen), (Quirks.REFERENCE, originally)):
         world = LoopWorld(

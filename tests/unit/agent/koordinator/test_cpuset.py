@@ -1,11 +1,14 @@
 """CPU sets: the order of decisions, each step with what comes before it absent."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import pytest
 
 from nri.agent.koordinator import cpuset, names
-from nri.agent.koordinator.node_topology import CpusetRule, SharePool
+from nri.agent.koordinator.node import CpusetRule, SharePool
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies.changes import HookError
 from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
@@ -17,7 +20,7 @@ BEST_EFFORT = "kubepods/besteffort/podx/c"
 
 
 def container(qos: str, status: object = None, folder: str = "kubepods/podx/c") -> ContainerContext:
-    annotations = {} if status is None else {names.ANNOTATION_STATUS: json.dumps(status)}
+    annotations = {} if status is None else {cpuset.ANNOTATION_STATUS: json.dumps(status)}
     return ContainerContext(PodContext(labels={names.LABEL_QOS: qos}, annotations=annotations), cgroup_parent=folder)
 
 
@@ -81,7 +84,7 @@ def test_without_a_topology_only_the_scheduler_gives_cpus() -> None:
 
 @pytest.mark.parametrize("text", ["bad-format", '{"cpuset": 5}', '{"numaNodeResources": {}}'])
 def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) -> None:
-    pod = PodContext(annotations={names.ANNOTATION_STATUS: text})
+    pod = PodContext(annotations={cpuset.ANNOTATION_STATUS: text})
     for decide in (
         lambda: cpuset.container(ContainerContext(pod), RULE),
         lambda: cpuset.pod_quota(pod),
@@ -112,3 +115,46 @@ def test_programs_of_the_host_have_cpus_if_they_are_ls() -> None:
 def test_the_class_is_that_of_the_pods_folder_while_the_containers_is_not_known() -> None:
     pod = PodContext(cgroup_parent="kubepods/besteffort/podu")
     assert cpuset.container(ContainerContext(pod), RULE).changes.knobs.get("cpuset.cpus") == ""
+
+
+def topology(**annotations: str) -> dict[str, Any]:
+    keys = {"shared": cpuset.ANNOTATION_SHARE_POOLS, "batch": cpuset.ANNOTATION_BE_SHARE_POOLS}
+    keys |= {"system": cpuset.ANNOTATION_SYSTEM_QOS, "kubelet": cpuset.ANNOTATION_CPU_MANAGER}
+    return {"metadata": {"annotations": {keys[key]: text for key, text in annotations.items()}}}
+
+
+def test_a_topology_gives_pools_policy_and_system_cpus() -> None:
+    rule = cpuset.rule_of(
+        topology(
+            shared='[{"socket":0,"node":0,"cpuset":"0-7"},{"socket":1,"node":1,"cpuset":"8-15"}]',
+            kubelet='{"policy":"static","options":{"a":"b"}}',
+            system='{"cpuset":"16-17","cpusetExclusive":false}',
+        )
+    )
+    assert (rule.shared(), rule.kubelet_policy, rule.system_cpus) == ("0-7,8-15", "static", "16-17")
+    assert cpuset.rule_of({"metadata": {}}) == CpusetRule()
+
+
+def test_a_share_pool_without_readable_cpus_is_taken_by_the_original() -> None:
+    """`bad_share_pool_refused`."""
+    bad = topology(shared='[{"cpuset":"a"}]')
+    assert cpuset.rule_of(bad, Quirks.REFERENCE).shared() == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        ('{"reservedCPUs":"0-1,8","resources":{"cpu":"9"}}', 3000),
+        ('{"resources":{"cpu":"1500m","memory":"1Gi"}}', 1500),
+        ('{"resources":{"memory":"1Gi"}}', 0),
+        ("{}", 0),
+        ('{"reservedCPUs":"a"}', 0),
+        ("[", 0),
+        (None, 0),
+    ],
+    ids=["CPUs before resources", "resources", "no CPU", "nothing", "no CPUs", "no JSON", "no annotation"],
+)
+def test_a_node_keeps_the_cpus_of_its_annotation_and_none_by_one_that_cannot_be_read(
+    text: str | None, milli: int
+) -> None:
+    assert cpuset.reserved_milli({} if text is None else {cpuset.ANNOTATION_RESERVATION: text}) == milli

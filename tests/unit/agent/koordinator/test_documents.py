@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.agent.koordinator.batch_resource import BatchRule
 from nri.agent.koordinator.documents import KINDS, NODE, SLO, TOPOLOGY
-from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.node import BatchRule, Node
 
 KEYS = [
     "metadata", "annotations", "spec", "resourceQOSStrategy", "beClass", "cpuQOS", "enable", "policies", "cpuPolicy",

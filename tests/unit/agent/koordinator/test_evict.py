@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import batch_resource
 from nri.agent.koordinator import evict as strategy
 from nri.agent.koordinator import names as n
 from nri.policies import paths
@@ -326,7 +327,9 @@ def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
 def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_path: Path, claim: str) -> None:
     """The scheduler counts the spec alone, and so does Koordinator; an annotation is for anybody to write."""
     world = cpu_world(tmp_path, 2000)
-    liar = pod("z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={n.ANNOTATION_EXTENDED: claims(claim)})
+    liar = pod(
+        "z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={batch_resource.ANNOTATION_EXTENDED: claims(claim)}
+    )
     world.pod(liar)
     world.source.replace([batch("b"), batch("a"), liar])
     world.loop(25)
@@ -337,7 +340,11 @@ def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_
 def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_machine_has(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 2000)
     liar = pod(
-        "z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={n.ANNOTATION_EXTENDED: claims("9" * 4300 + "E")}
+        "z",
+        n.BE,
+        paths.BEST_EFFORT,
+        priority=5000,
+        annotations={batch_resource.ANNOTATION_EXTENDED: claims("9" * 4300 + "E")},
     )
     world.source.replace([{**liar, "cgroupParent": "/" + world.pod(liar)}])
     world.loop(25)

@@ -10,7 +10,7 @@ from nri.policies.contexts import ContainerContext, PodContext
 
 
 def container(allocated: object, hami: bool = False) -> ContainerContext:
-    labels = {names.LABEL_GPU_ISOLATION: "HAMi-core"} if hami else {}
+    labels = {gpu.LABEL_GPU_ISOLATION: "HAMi-core"} if hami else {}
     text = allocated if isinstance(allocated, str) else json.dumps(allocated)
     return ContainerContext(PodContext(uid="u", labels=labels, annotations={names.ANNOTATION_DEVICES: text}), name="c")
 

@@ -1,11 +1,16 @@
 """Group identities: whose word counts, and when there is nothing to do."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from nri.agent.koordinator import group_identity, names
-from nri.agent.koordinator.node_slo import GroupIdentityRule
+from nri.agent.koordinator.node import GroupIdentityRule
 from nri.policies.changes import HookError
 from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.running import RunningPod
 
 RULE = GroupIdentityRule(
     True,
@@ -16,7 +21,7 @@ RULE = GroupIdentityRule(
 
 
 def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> PodContext:
-    annotations = {} if cpu_qos is None else {names.ANNOTATION_CPU_QOS: cpu_qos}
+    annotations = {} if cpu_qos is None else {group_identity.ANNOTATION_CPU_QOS: cpu_qos}
     return PodContext(labels={names.LABEL_QOS: qos}, annotations=annotations, cgroup_parent=folder)
 
 
@@ -72,3 +77,42 @@ def test_there_is_work_if_the_kernel_can_and_rule_or_switch_are_on(
 
 def test_without_a_rule_there_is_no_work() -> None:
     assert group_identity.in_effect(None, True, None) is None
+
+
+def fleet_pod(
+    name: str, qos: str = "", limits: dict[str, str] | None = None, phase: str = "Running", **more: str
+) -> RunningPod:
+    manifest: dict[str, Any] = {
+        "metadata": {"name": name, "uid": name, "labels": {names.LABEL_QOS: qos}, "annotations": more},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits or {}}}]},
+        "status": {
+            "phase": phase,
+            "qosClass": "Guaranteed",
+            "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}"}],
+        },
+    }
+    return RunningPod(manifest, f"kubepods/fleet_pod{name}", f"containerd://{name}-pause")
+
+
+def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() -> None:
+    rule = GroupIdentityRule(True, {"LS": 2}, {"BestEffort": -1, "Burstable": 2}, {"Guaranteed": 1})
+    root = "kubepods.slice"
+    there = [
+        root,
+        f"{root}/kubepods-besteffort.slice",
+        f"{root}/kubepods-besteffort.slice/dangling",
+        f"{root}/kubepods-besteffort.slice/dangling/container",
+        f"{root}/listed",
+        f"{root}/listed/container",
+    ]
+    listed = RunningPod(fleet_pod("ls", "LS").pod, f"/{root}/listed/")
+    found = {write.folder: write.value for write in group_identity.identities(rule, [listed], there)}
+    assert found == {
+        root: "0",
+        f"{root}/kubepods-burstable.slice": "2",
+        f"{root}/kubepods-besteffort.slice": "-1",
+        f"{root}/listed": "2",
+        f"{root}/listed/container": "2",
+        f"{root}/kubepods-besteffort.slice/dangling": "-1",
+        f"{root}/kubepods-besteffort.slice/dangling/container": "-1",
+    }

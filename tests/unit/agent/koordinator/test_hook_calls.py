@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator import hook_calls
+from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, gpu, hook_calls
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.hook_calls import HookCalls, HookRefused, stages_of
 from nri.agent.koordinator.node import Node
@@ -21,7 +21,7 @@ BVT = "cpu.bvt_warp_ns"
 GPU_RATIO = "koordinator.sh/gpu-memory-ratio"
 APP = f"{POD}/{NUMBER}"
 META = {"name": "batch", "namespace": "shop", "uid": UID}
-RATIO = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
+RATIO = {"Node": {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "2"}}}}
 BATCH = json.dumps({"containers": {"app": {"limits": {n.BATCH_CPU: "500"}, "requests": {n.BATCH_CPU: "500"}}}})
 
 
@@ -109,7 +109,7 @@ def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(
     assert calls.apply_again() == 0, "it does not run yet"
     in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
     calls.answer("PostStartContainer", container(NUMBER, **in_force))
-    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "4"}}}, "a test")
     assert calls.apply_again() == 1
     assert text(root, "cpu,cpuacct", APP, "cpu.cfs_quota_us") == "25000"
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "-1", "the pod is not its container"
@@ -122,7 +122,7 @@ def test_a_rule_that_changes_between_a_creation_and_the_start_holds_for_the_cont
     calls = HookCalls(shared)
     labels = {n.LABEL_QOS: n.LS}
     calls.answer("PreCreateContainer", container(pod_labels=labels, container_resources={"cpu_quota": 100_000}))
-    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "4"}}}, "a test")
     calls.apply_again()
     in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
     calls.answer("PostStartContainer", container(NUMBER, **in_force))
@@ -152,7 +152,7 @@ def test_a_rule_that_changes_while_a_pod_is_decided_by_the_old_one_holds_for_it(
 def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_has_started(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     calls = HookCalls(parts(root))
-    batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+    batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PreRunPodSandbox", pod(labels=batch[0], annotations=batch[1]))
     for controllers in V1:
         files = {f"{TOP}/{controllers}/{POD}/{name}": f"{value}\n" for name, value in FILES_V1[controllers].items()}
@@ -185,7 +185,7 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
     devices = {"gpu": [{"minor": 0, "resources": share}]}
     shared = parts(root, node=Node(gates=frozenset({"GPUEnvInject"})))
     request = container(
-        pod_labels={n.LABEL_GPU_ISOLATION: "HAMi-core"}, pod_annotations={n.ANNOTATION_DEVICES: json.dumps(devices)}
+        pod_labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}, pod_annotations={n.ANNOTATION_DEVICES: json.dumps(devices)}
     )
     assert HookCalls(shared).answer("PreCreateContainer", request)["container_envs"]["NVIDIA_VISIBLE_DEVICES"] == "0"
     known = shared.history.of(UID)
@@ -196,7 +196,7 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
 
 
 def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root: Root) -> None:
-    bad = pod(labels={n.LABEL_QOS: n.BE}, annotations={n.ANNOTATION_STATUS: "{"})
+    bad = pod(labels={n.LABEL_QOS: n.BE}, annotations={cpuset.ANNOTATION_STATUS: "{"})
     shared = parts(root)
     assert HookCalls(shared).answer("PreRunPodSandbox", bad) == {
         key: bad[key] for key in ("labels", "annotations", "cgroup_parent")
@@ -230,7 +230,7 @@ def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path
     own = f"{folder}/cri-containerd-{NUMBER}.scope"
     root = v1(tmp_path, folder, own)
     calls = HookCalls(parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
-    batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+    batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PreRunPodSandbox", pod(labels=batch[0], annotations=batch[1], cgroup_parent=slice_))
     assert text(root, "cpu,cpuacct", folder, "cpu.shares") == "512"
     request = container(NUMBER, pod_labels=batch[0], pod_annotations=batch[1], pod_cgroup_parent=slice_)
@@ -244,7 +244,7 @@ def test_many_pods_leave_nothing_behind(root: Root) -> None:
     calls = HookCalls(shared)
     for number in range(100):
         meta = {**META, "uid": f"uid{number}", "name": f"p{number}"}
-        batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+        batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
         parent = f"/kubepods/besteffort/poduid{number}"
         request = container(
             NUMBER, pod_meta=meta, pod_labels=batch[0], pod_annotations=batch[1], pod_cgroup_parent=parent
@@ -272,7 +272,7 @@ def test_the_end_of_a_container_does_not_forget_the_one_that_came_after_it(root:
 def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None:
     shared = parts(root)
     calls = HookCalls(shared)
-    batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+    batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
     assert calls.apply_again() == 1
     assert shared.executor.held()["waiting writes"] == 0

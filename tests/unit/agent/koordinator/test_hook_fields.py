@@ -2,8 +2,8 @@
 
 import json
 
+from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator import hook_fields as proxy
-from nri.agent.koordinator import names
 from nri.policies.changes import Changes, Device, Mount, Resctrl
 from nri.policies.contexts import Resources
 
@@ -21,7 +21,7 @@ FULL = Changes(
 
 REQUEST = {
     "pod_meta": {"name": "n", "namespace": "ns", "uid": "u"},
-    "pod_annotations": {names.ANNOTATION_EXTENDED: SPEC},
+    "pod_annotations": {batch_resource.ANNOTATION_EXTENDED: SPEC},
     "pod_cgroup_parent": "/kubepods/podu",
     "container_meta": {"id": "cid", "name": "c"},
     "container_envs": {"A": ""},

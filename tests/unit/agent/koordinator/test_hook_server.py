@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nri.agent.koordinator import hook_server
+from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, hook_server
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.hook_calls import HookCalls
 from nri.agent.koordinator.hook_server import HooksTransport
@@ -169,7 +169,7 @@ def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_it
     transport = made(place, Node(fail=True))
     started.append(transport)
     transport.start()
-    bad = {"annotations": {n.ANNOTATION_STATUS: "{"}}
+    bad = {"annotations": {cpuset.ANNOTATION_STATUS: "{"}}
     with pytest.raises(grpc.RpcError) as caught:
         ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, **bad)
     assert caught.value.code() is grpc.StatusCode.UNKNOWN
@@ -227,10 +227,10 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
     transport.start()
     resources = {n.BATCH_CPU: "500"}
     annotation = json.dumps({"containers": {"c": {"limits": resources, "requests": resources}}})
-    batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {n.ANNOTATION_EXTENDED: annotation}}
+    batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {batch_resource.ANNOTATION_EXTENDED: annotation}}
     ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
-    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "2"}}}, "a test")
     done = threading.Event()
     for _ in range(500):
         if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from nri.agent.koordinator.machine import RdmaDevices, cache_of, node_of
-from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.profile import HOOKS
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.koordinator.resctrl import Cache
 from nri.agent.settings.values import AgentSettings, GpuSettings
 from nri.host import Root
 from tests.support.host_trees import write_files
@@ -68,7 +68,7 @@ def test_a_device_node_has_its_numbers() -> None:
 
 
 def test_a_node_is_set_up_with_its_machine(tmp_path: Path) -> None:
-    node = node_of(AgentSettings(failure_policy="Fail"), write_files(tmp_path, FILES))
+    node = node_of(AgentSettings(failure_policy="Fail"), write_files(tmp_path, FILES), HOOKS)
     assert node.fail
     assert node.cache is not None
     assert node.devices is not None
@@ -83,7 +83,7 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path: Path) -> None:
         gates={"BECPUManager": True, "Resctrl": True, "GroupIdentity": False},
         gpu=GpuSettings("/lib.so", monitor=True),
     )
-    assert replace(node_of(settings, Root(tmp_path)), devices=None) == Node(
+    assert replace(node_of(settings, Root(tmp_path), HOOKS), devices=None) == Node(
         gates=frozenset({"CPUSetAllocator", "BatchResource", "Resctrl"}),
         disabled_stages=frozenset({"PreCreateContainer"}),
         fail=True,

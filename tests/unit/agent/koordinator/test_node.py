@@ -5,13 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from nri.agent.koordinator import names
-from nri.agent.koordinator import node as profile
-from nri.agent.koordinator.node import HOOKS, Node
-from nri.agent.koordinator.node_slo import CoreSchedClass, CoreSchedRule, GroupIdentityRule
-from nri.agent.koordinator.node_topology import CpusetRule, SharePool
+from nri.agent.koordinator import cpuset, gpu, group_identity, names, oom_score_adj, resctrl
+from nri.agent.koordinator.node import (
+    Cache,
+    CoreSchedClass,
+    CoreSchedRule,
+    CpusetRule,
+    GroupIdentityRule,
+    Node,
+    SharePool,
+)
+from nri.agent.koordinator.profile import HOOKS
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.koordinator.resctrl import Cache
 from nri.policies.changes import Changes, Device, Resctrl
 from nri.policies.contexts import (
     ContainerContext,
@@ -23,7 +28,7 @@ from nri.policies.contexts import (
 )
 from nri.policies.hooks import decide
 
-ALL = frozenset(row.name for row in profile.HOOKS)
+ALL = frozenset(row.name for row in HOOKS)
 
 
 class OneDevice:
@@ -50,10 +55,10 @@ NODE = Node(
 def pod(qos: str = "", **annotations: object) -> PodContext:
     keys = {
         "devices": names.ANNOTATION_DEVICES,
-        "resctrl": names.ANNOTATION_RESCTRL,
-        "status": names.ANNOTATION_STATUS,
-        "oom": names.ANNOTATION_OOM_SCORE,
-        "cpu_qos": names.ANNOTATION_CPU_QOS,
+        "resctrl": resctrl.ANNOTATION_RESCTRL,
+        "status": cpuset.ANNOTATION_STATUS,
+        "oom": oom_score_adj.ANNOTATION_OOM_SCORE,
+        "cpu_qos": group_identity.ANNOTATION_CPU_QOS,
     }
     given = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
     return PodContext("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, given, "kubepods/poduid")
@@ -199,7 +204,7 @@ def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -
 
 
 def test_without_gates_koordinators_defaults_hold() -> None:
-    on = {row.name for row in profile.HOOKS if row.default}
+    on = {row.name for row in HOOKS if row.default}
     assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
     outcome = decide(HOOKS, "PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
     assert {because.hook for because in outcome.because} <= on
@@ -235,7 +240,7 @@ def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> No
     """`failed_hook_changes_nothing`."""
     share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
     whole = pod(devices=share)
-    context = ContainerContext(replace(whole, labels={names.LABEL_GPU_ISOLATION: "HAMi-core"}))
+    context = ContainerContext(replace(whole, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
     node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
     assert not decide(HOOKS, "PreCreateContainer", context, node).changes
     original = decide(HOOKS, "PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
@@ -262,5 +267,5 @@ def test_a_stage_that_is_none_is_an_error() -> None:
 
 
 def test_hooks_decide_in_the_order_of_their_names() -> None:
-    names_of = [row.name.casefold() for row in profile.HOOKS]
+    names_of = [row.name.casefold() for row in HOOKS]
     assert names_of == sorted(names_of)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator import node_slo
+from nri.agent.koordinator import batch_resource, core_sched, group_identity
 from nri.agent.koordinator.quirks import Quirks
 
 
@@ -26,7 +26,7 @@ OFF = {"enable": False, "groupIdentity": 2}
 
 @pytest.mark.parametrize("policy", [None, "", "groupIdentity"])
 def test_group_identity_is_the_default_policy(policy: str | None) -> None:
-    rule = node_slo.group_identity(slo(policy, lsr=ON, ls=ON, be=BATCH))
+    rule = group_identity.rule_of(slo(policy, lsr=ON, ls=ON, be=BATCH))
     assert rule.enabled
     assert rule.pods == {"LSE": 2, "LSR": 2, "LS": 2, "BE": -1}
     assert rule.folders == {"Guaranteed": 0, "Burstable": 2, "BestEffort": -1}
@@ -35,23 +35,23 @@ def test_group_identity_is_the_default_policy(policy: str | None) -> None:
 
 def test_another_policy_or_classes_that_are_off_are_zeros() -> None:
     for spec in (slo("coreSched", lsr=ON, ls=ON, be=BATCH), slo(lsr=OFF, ls=OFF, be=OFF), {}, None):
-        rule = node_slo.group_identity(spec)
+        rule = group_identity.rule_of(spec)
         assert not rule.enabled
         assert not any({**rule.pods, **rule.kube_pods, **rule.folders}.values())
 
 
 def test_guaranteed_pods_follow_lsr_and_else_ls() -> None:
     low = {"enable": True, "groupIdentity": 1}
-    assert node_slo.group_identity(slo(lsr=low, ls=ON)).kube_pods["Guaranteed"] == 1
-    assert node_slo.group_identity(slo(lsr=OFF, ls=ON)).kube_pods["Guaranteed"] == 2
+    assert group_identity.rule_of(slo(lsr=low, ls=ON)).kube_pods["Guaranteed"] == 1
+    assert group_identity.rule_of(slo(lsr=OFF, ls=ON)).kube_pods["Guaranteed"] == 2
 
 
 def test_a_class_that_is_not_mentioned_is_off_and_one_without_a_value_has_the_default() -> None:
     """`absent_classes_are_off`."""
     spec = slo(ls={"enable": True}, be={"enable": True})
-    assert node_slo.group_identity(spec).pods == {"LSE": 0, "LSR": 0, "LS": 2, "BE": -1}
-    assert node_slo.core_sched(slo("coreSched", be={"enable": True})).pods["LS"].enabled is False
-    for parse in (node_slo.group_identity, node_slo.core_sched):
+    assert group_identity.rule_of(spec).pods == {"LSE": 0, "LSR": 0, "LS": 2, "BE": -1}
+    assert core_sched.rule_of(slo("coreSched", be={"enable": True})).pods["LS"].enabled is False
+    for parse in (group_identity.rule_of, core_sched.rule_of):
         with pytest.raises(ValueError, match="lsrClass"):
             parse(spec, Quirks.REFERENCE)
 
@@ -62,11 +62,11 @@ def test_core_scheduling_needs_its_policy() -> None:
         "ls": {"enable": True},
         "be": {"enable": True, "schedIdle": 1},
     }
-    rule = node_slo.core_sched(slo("coreSched", **classes))
+    rule = core_sched.rule_of(slo("coreSched", **classes))
     assert rule.enabled
     assert rule.known
     assert (rule.pods["LS"].expeller, rule.pods["BE"].expeller, rule.pods["BE"].cpu_idle) == (True, False, True)
-    assert not node_slo.core_sched(slo(None, **classes)).enabled
+    assert not core_sched.rule_of(slo(None, **classes)).enabled
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_core_scheduling_needs_its_policy() -> None:
     ],
 )
 def test_batch_pods_have_no_quota_while_their_folder_has_one(threshold: dict[str, Any], has: bool) -> None:
-    assert node_slo.has_cfs_quota({"resourceUsedThresholdWithBE": threshold}) is has
+    assert batch_resource.has_cfs_quota({"resourceUsedThresholdWithBE": threshold}) is has
 
 
 @pytest.mark.parametrize("spec", [[], "x", {"resourceQOSStrategy": []}, slo(ls={"enable": "yes"}), slo(policy=5)])  # type: ignore[arg-type]
 def test_a_spec_that_cannot_be_read_is_refused(spec: Any) -> None:
-    for parse in (node_slo.group_identity, node_slo.core_sched, node_slo.has_cfs_quota):
+    for parse in (group_identity.rule_of, core_sched.rule_of, batch_resource.has_cfs_quota):
         with pytest.raises(ValueError, match=r"^spec"):
             parse(spec)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from nri.agent.koordinator import names, oom_score_adj
+from nri.agent.koordinator import oom_score_adj
 from nri.policies.changes import HookError
 from nri.policies.contexts import ContainerContext, PodContext
 
 
 def container(score: str = "", scores: str = "", **more: bool) -> ContainerContext:
-    given = {names.ANNOTATION_OOM_SCORE: score, names.ANNOTATION_OOM_SCORES: scores}
+    given = {oom_score_adj.ANNOTATION_OOM_SCORE: score, oom_score_adj.ANNOTATION_OOM_SCORES: scores}
     annotations = {key: value for key, value in given.items() if value}
     return ContainerContext(PodContext(annotations=annotations), name="c1", **more)  # type: ignore[arg-type]
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
+from nri.agent.koordinator.pod_unread import absent_containers
+from nri.agent.koordinator.profile import PROFILE
 from nri.policies.contexts import ExtendedResources
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
+
+pod_unread = PROFILE.unread
 
 
 @pytest.mark.parametrize(

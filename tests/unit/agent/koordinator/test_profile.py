@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL
+from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
 from nri.agent.koordinator.slo import READERS
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy

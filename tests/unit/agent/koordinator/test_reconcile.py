@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nri.agent.koordinator import names as n
-from nri.agent.koordinator.node import Node
-from nri.agent.koordinator.resctrl import INTEL, Cache
+from nri.agent.koordinator import resctrl
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.resctrl import INTEL
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
 
-ASKS = {n.ANNOTATION_RESCTRL: json.dumps({"mb": {"schemata": {"percent": 20}}})}
+ASKS = {resctrl.ANNOTATION_RESCTRL: json.dumps({"mb": {"schemata": {"percent": 20}}})}
 NODE = Node(cache=Cache((0,), 0xFFF, INTEL), gates=frozenset({"Resctrl"}))
 
 

@@ -7,21 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.agent.koordinator import names, resctrl
+from nri.agent.koordinator import resctrl
+from nri.agent.koordinator.node import Cache
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies.changes import HookError, Resctrl
 from nri.policies.contexts import ContainerContext, PodContext
 
-CACHE = resctrl.Cache((0, 1), 0xFFF, resctrl.INTEL)
+CACHE = Cache((0, 1), 0xFFF, resctrl.INTEL)
 
 
 def pod(text: str) -> PodContext:
-    return PodContext(uid="u", annotations={names.ANNOTATION_RESCTRL: text})
+    return PodContext(uid="u", annotations={resctrl.ANNOTATION_RESCTRL: text})
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 31))
 def test_masks_are_whole_and_inside_the_cache(start: int, end: int, ways: int) -> None:
-    cache = resctrl.Cache((0,), (1 << ways) - 1, resctrl.INTEL)
+    cache = Cache((0,), (1 << ways) - 1, resctrl.INTEL)
     text = json.dumps({"llc": {"schemata": {"range": [start, end]}}})
     group = resctrl.pod(pod(text), cache).changes.resctrl
     assert group is not None
@@ -59,7 +60,7 @@ def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
 
 
 def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
-    group = resctrl.pod(pod(json.dumps(wanted)), resctrl.Cache((0, 1), 0xFFF, vendor)).changes.resctrl
+    group = resctrl.pod(pod(json.dumps(wanted)), Cache((0, 1), 0xFFF, vendor)).changes.resctrl
     assert group is not None
     return group.schemata
 
