@@ -8,8 +8,8 @@ import pytest
 
 from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO
 from nri.agent.koordinator.cpuset import ANNOTATION_SHARE_POOLS
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.store import RuleStore

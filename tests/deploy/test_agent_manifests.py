@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.agent.koordinator.decisions.evict import FEATURES
+from nri.agent.koordinator.evict import FEATURES
 from nri.agent.profiles.rubik.profile import SERVICES
 from nri.agent.profiles.rubik.services import evict
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings

@@ -18,9 +18,8 @@ from nri.agent.koordinator import (
 )
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.batch_resource import annotated
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Cache, Node
-from nri.agent.koordinator.profile import HOOKS
+from nri.agent.koordinator.profile import HOOKS, KINDS
 from nri.agent.koordinator.resctrl import INTEL
 from nri.host.process import OOM_SCORES
 from nri.policies import messages

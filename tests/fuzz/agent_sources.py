@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.pods.kubelet import pods_of
 from nri.agent.pods.verbose_info import container_info, pod_info
 from nri.agent.rules.store import RuleStore

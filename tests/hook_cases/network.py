@@ -8,8 +8,8 @@ from typing import Any
 
 from nri.agent.koordinator import network_rules as network
 from nri.agent.koordinator import tc, terway_qos
+from nri.agent.koordinator.documents import NETWORK
 from nri.agent.koordinator.network_rules import Bandwidths
-from nri.agent.koordinator.node_slo import NETWORK
 from nri.host.net_class import ClassId
 from nri.policies.changes import HookError
 from nri.policies.shapes import fit

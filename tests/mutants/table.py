@@ -148,15 +148,15 @@ MUTANTS = (
     Mutant("service/http.py", "credentials(sock).uid not in (0, os.geteuid())", "False", "unit/service"),
     Mutant("trace/dissect.py", "if len(payload) < length:", "if False:", "unit/trace"),
     # Policies and the agent
-    Mutant("agent/koordinator/decisions/cpu_suppress.py", "current + -(-cpus // 10)", "current + cpus",
-           "unit/agent/koordinator/decisions"),
+    Mutant("agent/koordinator/cpu_suppress.py", "current + -(-cpus // 10)", "current + cpus",
+           "unit/agent/koordinator/test_cpu_suppress.py"),
     Mutant("agent/koordinator/batch_resource.py", "if any(limit <= 0 for limit in limits)",
            "if any(limit < 0 for limit in limits)", "unit/agent/koordinator/test_batch_resource.py"),
     Mutant("agent/worker.py", "self._due = self._now() + self.interval_s", "self._due += self.interval_s",
            "unit/agent/test_worker.py"),
     Mutant("agent/executor.py", "self._listed(each)})[:_MOST_PROCESSES]", "self._listed(each)})",
            "unit/agent/test_executor.py"),
-    Mutant("agent/koordinator/evict.py", "if not why and evict.frees", "if evict.frees",
+    Mutant("agent/koordinator/evict.py", "if not why and frees", "if frees",
            "unit/agent/koordinator/test_evict.py"),
     # The engine and the proxy
     Mutant("engine/images/store.py", "if depth > _DEEPEST_INDEX:", "if False:", "unit/engine/images/test_store.py"),

@@ -16,10 +16,11 @@ from typing import Any, Final, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
-from nri.agent.koordinator.decisions.evict import BatchCpu
+from nri.agent.koordinator.documents import NodeSlo
+from nri.agent.koordinator.evict import BatchCpu
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.node import Cache, Node
-from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.profile import PARTS, PROFILE
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample, Sampler, Used
@@ -28,7 +29,6 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.pods.source import Known
-from nri.agent.profile import load
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.host import Hierarchies, Root, Unsupported
@@ -46,10 +46,9 @@ __all__ = ["Machine"]
 Json = dict[str, Any]
 _NOW: Final = 100_000.0
 _RESCTRL: Final = "sys/fs/resctrl"
-_MERGED = load(f"{PROFILE.strategy_rules.__module__}:{PROFILE.strategy_rules.__name__}")
 
 
-class _MergedNodeSlo(_MERGED):  # type: ignore[misc, valid-type]
+class _MergedNodeSlo(NodeSlo):
     """The rules of a NodeSLO into which defaults were merged before it was recorded."""
 
     def take(self, document: Mapping[str, Any] | None) -> None:
@@ -141,7 +140,7 @@ class Machine:
         observer, history = Observer(), History()
         self._features = given.get("features") or {}
         base = Node(cache=self._cache(given), batch_pools=bool(self._features.get("BECPUManager")))
-        profile = replace(PROFILE, strategy_rules=_MergedNodeSlo)
+        profile = replace(PROFILE, strategy_rules=lambda: _MergedNodeSlo(PARTS))
         self.store = RuleStore(base, profile.kinds)
         self.parts = Parts(
             profile,

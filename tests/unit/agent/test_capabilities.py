@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
-from nri.agent.koordinator.decisions import block_io
+from nri.agent.koordinator import block_io
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.profiles.rubik import PROFILE as RUBIK
 from tests.support import host_trees

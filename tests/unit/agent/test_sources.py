@@ -7,9 +7,8 @@ from typing import get_args, get_type_hints
 
 from nri.agent import agent
 from nri.agent.agent import POD_SOURCES, RULE_SOURCES, pod_source, rule_sources
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
-from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.profile import KINDS, PROFILE
 from nri.agent.pods.files import FilePods
 from nri.agent.profile import load
 from nri.agent.rules.files import FileRules

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nri.agent.koordinator.defaults import DEFAULTS
+from nri.agent.koordinator.documents import DEFAULTS
 from nri.kube.decoder import Document, Pod, TooCostly, make_decoder
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.agent.koordinator.decisions import block_io
+from nri.agent.koordinator import block_io
 from nri.host import KNOBS
 from nri.policies.changes import Changes
 from nri.policies.writes import Write, pod_writes, writes

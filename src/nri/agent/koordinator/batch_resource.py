@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from nri.agent.koordinator import names
 from nri.agent.koordinator.cpu_normalization import scaled
+from nri.agent.koordinator.documents import read_spec
 from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, qos_class
 from nri.agent.koordinator.node import BatchRule, Node
-from nri.agent.koordinator.node_slo import read_spec
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
 from nri.agent.koordinator.quirks import Quirks
 from nri.policies import formulas

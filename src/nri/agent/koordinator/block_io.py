@@ -1,34 +1,69 @@
-"""BlkIOReconcile: limits of block I/O for best-effort pods together, and for pods that ask for their own.
+"""BlkIOReconcile: limits of operations and bytes per second for each disk, and its weight.
 
-Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
-that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that is
-no longer asked for is taken away, also one that an agent which was killed has left. The kubelet mounts a pod's own
+For best-effort pods together, and for pods that ask for their own. Values are by device (`8:0`); 0 in NodeSLO takes a
+limit away. Limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM.
+One that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that
+is no longer asked for is taken away, also one that an agent which was killed has left. The kubelet mounts a pod's
 volumes by their names in the pod, and a claim's by the name of the persistent volume, which only an apiserver connects
-with the claim: so the claim's disk is the one that is left over. Next:
-:mod:`nri.agent.koordinator.system_config`.
+with the claim: so the claim's disk is the one that is left over.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from nri.agent.explain import Subject
-from nri.agent.koordinator.decisions.block_io import ROOT_OFF, DiskLimits, wanted
+from nri.agent.koordinator.documents import NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import NONE, qos_class
-from nri.agent.koordinator.slo import ANNOTATION_BLOCK_IO, NodeSlo, rules_of
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
 from nri.host.cgroups.hierarchies import mounts as machine_mounts
 from nri.policies.formulas import UNLIMITED
+from nri.policies.ownership import Level, Owns
 from nri.policies.paths import BEST_EFFORT
+from nri.policies.shapes import Items, Record, Word, fit
 
-__all__ = ["NAME", "BlockIo", "PodVolumes", "disk_of"]
-
+ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
+_KIND: Final = Word(("device", "volumegroup", "podvolume"))
+_IO = Record({"readIOPS": int, "writeIOPS": int, "readBPS": int, "writeBPS": int, "ioWeightPercent": int})
+SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _IO}))})
+_KNOBS: Final = {
+    "read_iops": "io.read_iops",
+    "write_iops": "io.write_iops",
+    "read_bps": "io.read_bps",
+    "write_bps": "io.write_bps",
+    "weight": "io.device_weight",
+}
+#: The line of `io.cost.qos` for a disk that is no longer asked for.
+ROOT_OFF: Final = "enable=0"
+_LATENCIES: Final = {
+    "rpct": ("readLatencyPercent", 95),
+    "rlat": ("readLatency", 3000),
+    "wpct": ("writeLatencyPercent", 95),
+    "wlat": ("writeLatency", 3000),
+}
+_MODEL: Final = {
+    "rbps": "modelReadBPS",
+    "rseqiops": "modelReadSeqIOPS",
+    "rrandiops": "modelReadRandIOPS",
+    "wbps": "modelWriteBPS",
+    "wseqiops": "modelWriteSeqIOPS",
+    "wrandiops": "modelWriteRandIOPS",
+}
+_ROOT_IO: Final = Record(
+    {
+        "enableUserModel": bool,
+        **{name: int for name, _ in _LATENCIES.values()},
+        **dict.fromkeys(_MODEL.values(), int),
+    }
+)
+ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _ROOT_IO}))})
 NAME: Final = "BlkIOReconcile"
 #: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
 _VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
@@ -45,6 +80,105 @@ _DEEPEST: Final = 8
 _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT_QOS: Final = "io.cost_qos"
 _ROOT: Final = Subject("node/disks", name="disks")
+
+
+class DiskLimits(NamedTuple):
+    """Limits of one disk. `kind` is device, volumegroup or podvolume, and `name` what that calls it."""
+
+    name: str
+    kind: str
+    read_iops: int = 0
+    write_iops: int = 0
+    read_bps: int = 0
+    write_bps: int = 0
+    weight: int = 100
+
+
+def parse(given: Any, where: str = "blkioQOS") -> list[DiskLimits]:
+    """Read a class's `blkioQOS`; nothing of it while it is off.
+
+    Raises ValueError for what cannot be, with its place, which begins with `where`.
+    """
+    found = fit({} if given is None else given, SHAPE, where)
+    if not found.get("enable", False):
+        return []
+    disks = []
+    for number, block in enumerate(found.get("blocks", ())):
+        limits = block.get("ioCfg", {})
+        for key, value in limits.items():
+            least, most = (1, 100) if key == "ioWeightPercent" else (0, None)
+            if value < least or (most is not None and value > most):
+                bound = f"not from {least} to {most}" if most is not None else f"below {least}"
+                raise ValueError(f"{where}.blocks[{number}].ioCfg.{key}: {value} is {bound}")
+        disks.append(
+            DiskLimits(
+                name=block.get("name", ""),
+                kind=block.get("type", "device"),
+                read_iops=limits.get("readIOPS", 0),
+                write_iops=limits.get("writeIOPS", 0),
+                read_bps=limits.get("readBPS", 0),
+                write_bps=limits.get("writeBPS", 0),
+                weight=limits.get("ioWeightPercent", 100),
+            )
+        )
+    return disks
+
+
+def wanted(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return what each knob is set to, by device (`8:0`); -1 is no limit.
+
+    Args:
+        disks: those that have limits, by device; of one that is named twice the last word counts.
+        present: devices that have any limit or weight in force, which goes where none is asked for.
+    """
+    limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
+    return {
+        knob: {device: getattr(each, name) or UNLIMITED for device, each in limits.items()}
+        for name, knob in _KNOBS.items()
+    }
+
+
+class RootDisk(NamedTuple):
+    """Latencies of one disk for the whole machine, and its model: `words` are those of io.cost.qos and .model.
+
+    A model of the user's own counts only if it is whole; without one the kernel has its own.
+    """
+
+    name: str
+    kind: str
+    qos: str
+    model: str
+
+
+def parse_root(given: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
+    """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
+    found = fit({} if given is None else given, ROOT_SHAPE, where)
+    if not found.get("enable", False):
+        return []
+    disks = []
+    for block in found.get("blocks", ()):
+        io = block.get("ioCfg", {})
+        latency = {key: io.get(name, default) for key, (name, default) in _LATENCIES.items()}
+        qos = "enable=1 ctrl=user " + " ".join(f"{key}={value}" for key, value in latency.items())
+        numbers = {key: io.get(name, 0) for key, name in _MODEL.items()}
+        model = "ctrl=auto"
+        if io.get("enableUserModel", False):
+            whole = all(value > 0 for value in numbers.values())
+            model = "ctrl=user model=linear " + " ".join(f"{key}={value}" for key, value in numbers.items())
+            model = model if whole else ""
+        disks.append(RootDisk(block.get("name", ""), block.get("type", "device"), qos, model))
+    return disks
+
+
+#: Disks that a pod may name.
+_MOST_DISKS: Final = 64
+
+
+def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
+    disks = tuple(parse({**json_object(text), "enable": True}))
+    if len(disks) > _MOST_DISKS:
+        raise ValueError(f"it names {len(disks)} disks, and no machine has more than {_MOST_DISKS}")
+    return disks
 
 
 class PodVolumes(NamedTuple):
@@ -96,7 +230,7 @@ class BlockIo(Strategy):
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: limits that are asked for, or that were set."""
-        return bool(rules.disks or rules.root_disks or self._set or self._root_set)
+        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
 
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for the folder of best-effort pods, and for pods with an annotation."""
@@ -109,9 +243,9 @@ class BlockIo(Strategy):
             for pod in made.pods:
                 if qos_class(pod.labels) != NONE:
                     self._take_over(made, pod.subject(), pod.folder)
-        self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules.disks, None, fresh)
+        self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules[DISKS], None, fresh)
         for pod in made.pods:
-            disks = rules_of(made, pod, NAME).disks
+            disks = POD_DISKS.in_round(made, pod)
             if disks and qos_class(pod.labels) != NONE:
                 volumes = PodVolumes({})
                 if any(disk.kind == "podvolume" for disk in disks):
@@ -175,7 +309,7 @@ class BlockIo(Strategy):
         """
         latencies: dict[str, str] = {}
         models: dict[str, str] = {}
-        for disk in made.rules.root_disks:
+        for disk in made.rules[ROOT_DISKS]:
             try:
                 device = disk_of(made.parts.root, DiskLimits(disk.name, disk.kind))
             except ValueError as error:
@@ -184,7 +318,7 @@ class BlockIo(Strategy):
             latencies[device] = disk.qos
             if disk.model:
                 models[device] = disk.model
-        present = made.read("", _ROOT_QOS) if made.rules.root_disks and not self._root_set else None
+        present = made.read("", _ROOT_QOS) if made.rules[ROOT_DISKS] and not self._root_set else None
         before = self._root_set
         if isinstance(present, Mapping):
             before = frozenset(device for device, words in present.items() if ROOT_OFF not in str(words).split())
@@ -281,3 +415,26 @@ def _whole(root: Root, numbers: str | None, name: str) -> str:
 
 def _is_lvm(root: Root, numbers: str) -> bool:
     return (root.find(f"/sys/dev/block/{numbers}/dm/uuid") or "").startswith("LVM-")
+
+
+DISKS: Final[Part[tuple[DiskLimits, ...]]] = Part(
+    lambda spec: tuple(parse(*class_part(spec, "beClass", "blkioQOS"))), ()
+)
+ROOT_DISKS: Final[Part[tuple[RootDisk, ...]]] = Part(
+    lambda spec: tuple(parse_root(*class_part(spec, "cgroupRoot", "blkioQOS"))), ()
+)
+POD_DISKS: Final[PodAnnotation[tuple[DiskLimits, ...]]] = PodAnnotation(
+    NAME, ANNOTATION_BLOCK_IO, lambda text, _rules, _qos: _pod_disks(text), lambda _rules, _qos: ()
+)
+_LIMITS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", _WEIGHT)
+STRATEGY: Final = StrategyRow(
+    NAME,
+    False,
+    "block I/O: weights and limits for each disk",
+    "nri.agent.koordinator.block_io:BlockIo",
+    (
+        *(Owns(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
+        *(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
+    ),
+    ANNOTATION_BLOCK_IO,
+)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator.defaults import over
+from nri.agent.koordinator.documents import over
 from nri.config.syntax import parse_json
 from nri.policies.shapes import Unread
 from nri.text import plain

@@ -1,34 +1,45 @@
-"""Evictions for CPU and for memory: all features of one resource in one round, as what one frees counts for others.
+"""Evictions for CPU or memory: when, how much they have to free, in which order pods go, and the requests.
 
-Rules: of the pods that a feature names none goes that `pod_class.never_evicted` spares (static pods, the system's own,
-those whose priority is unknown), that does not allow it, or whose end frees nothing; the log names those that are
-spared. After an eviction there is none for the time of a cooldown; for CPU none either for so long after the start,
-while there are few samples. A pod whose eviction was accepted is not asked again for a while, and counts as gone. A
-refused eviction frees nothing: the next pod is asked, and the next round asks again. Next:
-:mod:`nri.agent.koordinator.memory_qos`.
+| feature | fires when | who may go | counts |
+|---|---|---|---|
+| BECPUEvict | batch pods get too little of the CPU that they ask for | labelled BE | batch CPU asked for |
+| BEMemoryEvict | the node uses too much memory | labelled BE | memory used |
+| CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods ask for more than there is | see below | asked for |
+| CPUEvict, MemoryEvict | the node uses too much | see below | used |
+
+The last two rows take pods whose label allows it, up to a priority that NodeSLO names. All features of one resource
+decide in one round, as what one frees counts for others. `pod_class.never_evicted` spares static pods, the system's
+pods and those whose priority is unknown; the log names them. After an eviction there is none for the time of a
+cooldown; for CPU none either for that long after the start, while there are few samples. A pod whose eviction was
+accepted is not asked again for a while, and counts as gone. A refused eviction frees nothing: the next pod is asked,
+and the next round asks again. Pods are the API's JSON. Units: thousandths of CPUs and bytes.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from nri.agent.koordinator import batch_resource, pod_class
-from nri.agent.koordinator.decisions import evict
-from nri.agent.koordinator.decisions.evict import BatchCpu, Feature, Task, Victim
+from nri.agent.koordinator.documents import NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
-from nri.agent.koordinator.slo import NodeSlo
+from nri.agent.koordinator.thresholds import THRESHOLD
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
-from nri.policies.manifest import from_runtime
+from nri.policies.manifest import active, from_runtime
 from nri.policies.writes import CPUS, QUOTA
 
-__all__ = ["CpuEvict", "Evict", "MemoryEvict"]
-
+#: Percent below the threshold down to which is freed, unless NodeSLO says.
+_BUFFER: Final = 2
+_USAGE_PERCENT: Final = 90
+#: Above it no pod is evicted for what is allocatable: from there on they are production.
+MOST_PRIORITY: Final = 7999
+Thresholds = Mapping[str, Any]
 _PERIOD_US = 100_000
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most.
@@ -39,6 +50,297 @@ _ENDING_S: Final = 600.0
 _MAX_REFUSALS: Final = 16
 #: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
 _MAX_REQUESTS_S: Final = 10.0
+
+
+class Feature(NamedTuple):
+    """One feature: its name, the resource, how it decides, and NodeSLO's keys for its threshold and lower end."""
+
+    name: str
+    kind: str
+    how: str
+    threshold: str
+    lower: str
+    most_priority: str = ""
+
+
+_USED, _ALLOCATABLE = "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold"
+#: In the order in which they decide in a round.
+FEATURES: Final = (
+    Feature(
+        "BECPUEvict", "cpu", "satisfaction", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"
+    ),
+    Feature(
+        "CPUAllocatableEvict", "cpu", "allocatable", "cpuAllocatableEvictThresholdPercent",
+        "cpuAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("CPUEvict", "cpu", "used", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", _USED),
+    Feature("BEMemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"),
+    Feature(
+        "MemoryAllocatableEvict", "memory", "allocatable", "memoryAllocatableEvictThresholdPercent",
+        "memoryAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("MemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent", _USED),
+)  # fmt: skip
+
+
+class BatchCpu(NamedTuple):
+    """CPU of all batch pods together, in thousandths: used, asked for, and what their folder allows."""
+
+    used: float
+    request: float
+    limit: float
+
+
+class Victim(NamedTuple):
+    """A pod that may be evicted, and what it asks for and uses of the feature's resource; use None is not known."""
+
+    pod: Mapping[str, Any]
+    request: int
+    used: int | None
+
+
+def valid(feature: Feature, thresholds: Thresholds) -> bool:
+    """Whether NodeSLO says of a feature all that it needs, and that makes sense; else it does nothing."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if feature.how == "satisfaction":
+        return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
+    if threshold is None or threshold < 0:
+        return False
+    most = thresholds.get(feature.most_priority)
+    if feature.how == "allocatable":
+        return lower is not None and lower < threshold and most is not None and most <= MOST_PRIORITY
+    if (threshold - _BUFFER if lower is None else lower) >= threshold:
+        return False
+    return not feature.most_priority or most is not None
+
+
+def idle(feature: Feature, thresholds: Thresholds) -> str:
+    """Return why a feature whose threshold NodeSLO names does nothing; "" if that is not by its numbers."""
+    if valid(feature, thresholds):
+        return ""
+    threshold, lower, most = (thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority))
+    if feature.most_priority and most is None:
+        return f"nothing is evicted without {feature.most_priority}"
+    if feature.how in ("allocatable", "satisfaction") and lower is None:
+        return f"nothing is evicted without {feature.lower}"
+    if feature.how == "allocatable" and most is not None and most > MOST_PRIORITY:
+        return f"{feature.most_priority} {most} is above {MOST_PRIORITY}: pods from there on are production"
+    accepted = "from the lower one to 99, and the lower one from 1 to 60"
+    if feature.how != "satisfaction":
+        accepted = "0 or more, and the lower one below it"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense: it is {accepted}"
+
+
+def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
+    """Return how many thousandths of a CPU of requests are to be freed; 0 for none.
+
+    Args:
+        average: over the window; too few samples are the caller's business.
+        now: the last sample.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    lower = thresholds["cpuEvictBESatisfactionLowerPercent"]
+    upper = thresholds["cpuEvictBESatisfactionUpperPercent"]
+    usage = thresholds.get("cpuEvictBEUsageThresholdPercent", _USAGE_PERCENT)
+    needs = []
+    for sample in (average, now):
+        if not _busy(sample, usage) or sample.request <= 0:
+            return 0
+        rate = sample.limit / sample.request
+        gap = upper / 100 - rate
+        if rate > lower / 100 or gap <= 0:
+            return 0
+        needs.append(int(sample.request * gap))
+    return min(needs)
+
+
+def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thresholds) -> int:
+    """Return how much of CPU or memory is to be freed on a node; 0 below the threshold."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if threshold is None or capacity <= 0:
+        return 0
+    percent = int(used) * 100 // capacity
+    down_to: int = threshold - _BUFFER if lower is None else lower
+    return 0 if percent < threshold else max(capacity * (percent - down_to) // 100, 0)
+
+
+def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
+    """Return which resource of a feature a pod asks for, and how much; "" if it is above the priority that counts."""
+    most = thresholds.get(feature.most_priority)
+    if most is None or pod_class.priority(pod) > most:
+        return "", 0
+    name = pod_class.resource_name(pod, feature.kind)
+    return name, pod_class.request(pod, name)
+
+
+def allocatable_release(
+    feature: Feature, asked: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
+) -> dict[str, int]:
+    """Return how much is to be freed of each resource of batch and mid pods: all of what the node does not have.
+
+    Args:
+        feature: which one.
+        asked: the sums of what pods ask for, by resource; see `asked_for`.
+        allocatable: what the node has, by resource; what is not there is none.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    threshold, down_to = thresholds[feature.threshold], thresholds[feature.lower]
+    found = {}
+    for name, amount in asked.items():
+        has = allocatable.get(name, 0)
+        if has <= 0:
+            found[name] = amount
+        elif amount / has > threshold / 100:  # floating point, as Koordinator has it: a unit more or less
+            kept = amount - down_to / 100 * has if feature.kind == "cpu" else (amount / has - down_to / 100) * has
+            found[name] = int(kept)
+    return found
+
+
+def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
+    """Return what the eviction of a pod frees, as `..._release` counts it; "" if nothing that counts."""
+    if feature.how == "satisfaction":
+        return BATCH_CPU, victim.request
+    if feature.how == "used":
+        return feature.kind, victim.used or 0
+    name = pod_class.resource_name(victim.pod, feature.kind)
+    return ("", 0) if name == feature.kind else (name, victim.request)
+
+
+def ranked(
+    feature: Feature,
+    pods: Iterable[Mapping[str, Any]],
+    used: Mapping[str, int],
+    thresholds: Thresholds,
+    requests: Mapping[str, int] | None = None,
+) -> Sequence[Victim]:
+    """Return the pods that a feature may evict, in the order in which they go.
+
+    Args:
+        feature: which one.
+        pods: those of the node.
+        used: CPU or memory that pods use, by uid; a pod that is absent was not measured.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+        requests: batch CPU that pods ask for, by uid, where that is known better than their spec says it.
+    """
+    known = requests or {}
+    allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
+    if not feature.most_priority:
+        found = [_victim(feature, pod, used, known) for pod in allowed if pod_class.labelled_be(_labels(pod))]
+        # Of two that use no memory the one whose name is later goes first; the sorts after the first keep that.
+        if feature.kind == "memory":
+            found.sort(key=lambda each: "" if each.used else str(_meta(each.pod).get("name", "")), reverse=True)
+        return sorted(found, key=lambda each: (_batch_priority(each.pod), -_weight(feature, each)))
+    most = thresholds.get(feature.most_priority)
+    found = [
+        _victim(feature, pod, used, known)
+        for pod in allowed
+        if most is not None
+        and pod_class.evictable_label(pod)
+        and pod_class.priority(pod) <= most
+        and active(pod)
+        and _uid(pod) in used
+    ]
+    return sorted(found, key=lambda each: _order(feature, each))
+
+
+class Evicts(Protocol):
+    """Makes pods go, one at a time."""
+
+    def evict(self, feature: Feature, victim: Victim) -> bool:
+        """Return whether a pod is under way; if it is not, the next one is tried."""
+        ...
+
+
+class Task(NamedTuple):
+    """The work of one feature in a round: what is to be freed, by resource, and the pods in their order."""
+
+    feature: Feature
+    release: Mapping[str, int]
+    victims: Sequence[Victim]
+
+
+def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -> int:
+    """Evict until each task has what it needs; return how many pods were.
+
+    Args:
+        tasks: in the order in which they decide.
+        gone: uids of pods that were evicted before, and still are listed; they count as freed.
+        evictor: makes pods go.
+    """
+    every = list(tasks)
+    evicted, counted = 0, set()
+    freed: Counter[tuple[bool, str]] = Counter()  # of what is used, and of what is asked for, by all tasks
+    for feature, release, victims in every:
+        used = feature.how == "used"
+        for victim in victims:
+            uid = _uid(victim.pod)
+            if all(freed[used, name] >= amount for name, amount in release.items()):
+                break
+            if uid in counted or (uid not in gone and not evictor.evict(feature, victim)):
+                continue
+            counted.add(uid)
+            evicted += uid not in gone
+            freed.update(_freed(every, feature, victim))
+    return evicted
+
+
+def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
+    """The amount that a pod's end frees for each task that wants some of it, whichever of them chose it."""
+    found: dict[tuple[bool, str], int] = {}
+    for feature, release, _ in tasks:
+        seen = victim
+        if feature is not chooser and feature.how == "satisfaction":
+            seen = victim._replace(request=pod_class.request(victim.pod, BATCH_CPU))
+        name, amount = frees(feature, seen)
+        if name in release:
+            place = feature.how == "used", name
+            found[place] = max(found.get(place, 0), amount)
+    return found
+
+
+def _batch_priority(pod: Mapping[str, Any]) -> int:
+    """The priority by which batch pods are sorted: of their spec, 0 too."""
+    found = pod_class.spec_priority(pod)
+    return pod_class.priority(pod) if found is None else found
+
+
+def _weight(feature: Feature, victim: Victim) -> float:
+    """The use by which batch pods of one priority are sorted: of CPU in proportion to what they ask for."""
+    if feature.how != "satisfaction":
+        return float(victim.used or 0)
+    return (victim.used or 0) / victim.request if victim.request else 0.0
+
+
+def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
+    pod = victim.pod
+    size = victim.request if feature.how == "allocatable" else victim.used or 0
+    return pod_class.eviction_priority(pod), pod_class.priority(pod), pod_class.label_priority(pod), -size
+
+
+def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int], requests: Mapping[str, int]) -> Victim:
+    uid = _uid(pod)
+    name = BATCH_CPU if feature.how == "satisfaction" else pod_class.resource_name(pod, feature.kind)
+    asked = requests[uid] if name == BATCH_CPU and uid in requests else pod_class.request(pod, name)
+    return Victim(pod, asked, used.get(uid))
+
+
+def _meta(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = pod.get("metadata") or {}
+    return found
+
+
+def _labels(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = _meta(pod).get("labels") or {}
+    return found
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(_meta(pod).get("uid", ""))
+
+
+def _busy(sample: BatchCpu, percent: int) -> bool:
+    """Whether the pods use what they are allowed; less than one CPU always counts as used up."""
+    return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
 
 
 class Evict(Strategy):
@@ -57,7 +359,7 @@ class Evict(Strategy):
     samples = Sampled.PODS | Sampled.BEST_EFFORT
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
-        self.features = [each for each in evict.FEATURES if each.kind == kind and each.name in on]
+        self.features = [each for each in FEATURES if each.kind == kind and each.name in on]
         self.name = ", ".join(each.name for each in self.features)
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
@@ -73,11 +375,11 @@ class Evict(Strategy):
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: NodeSLO asks for it."""
-        return rules.threshold.enabled
+        return rules[THRESHOLD].enabled
 
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide whether pods have to go."""
-        rule, now = made.rules.threshold, made.sample.at
+        rule, now = made.rules[THRESHOLD], made.sample.at
         if not rule.enabled:
             self._window.clear()
             self._node.clear()
@@ -86,17 +388,17 @@ class Evict(Strategy):
             self._again = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
         releases = {}
         for feature in self.features:
-            if evict.valid(feature, rule.keys):
+            if valid(feature, rule.keys):
                 releases[feature] = self.release(made, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
-                made.errors.append(f"{feature.name}: {evict.idle(feature, rule.keys)}")
+                made.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
         if now < self._again:
             return
         self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
         tasks = [Task(feature, need, self.victims(made, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
         requests = _Requests(made, reasons, self._refused)
-        if evict.evict_round(tasks, set(self.accepted), requests):
+        if evict_round(tasks, set(self.accepted), requests):
             self._again = now + self._cooldown_s
         self.accepted |= dict.fromkeys(requests.accepted, now)
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
@@ -107,7 +409,7 @@ class Evict(Strategy):
             return self._satisfaction(made, feature)
         if feature.how == "allocatable":
             return _allocatable(made, feature)
-        sample, keys = made.sample, made.rules.threshold.keys
+        sample, keys = made.sample, made.rules[THRESHOLD].keys
         used: float | None
         if feature.kind == "cpu":
             used, capacity, why = sample.milli, sample.cpus * 1000, sample.no_cpu
@@ -118,7 +420,7 @@ class Evict(Strategy):
             return {}, ""
         if feature.kind == "cpu":
             used = self._used_on_average(sample.at, used, keys.get("cpuEvictTimeWindowSeconds", 0))
-        need = evict.usage_release(feature, used, capacity, keys)
+        need = usage_release(feature, used, capacity, keys)
         what = "CPU" if feature.kind == "cpu" else "memory"
         return {feature.kind: need} if need else {}, f"the node uses {int(used) * 100 // capacity} % of its {what}"
 
@@ -130,7 +432,7 @@ class Evict(Strategy):
         return sum(each for _, each in self._node) / len(self._node)
 
     def _satisfaction(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-        rule, now = made.rules.threshold, made.sample.at
+        rule, now = made.rules[THRESHOLD], made.sample.at
         if not made.sample.cpus:
             made.cannot(feature.name, "no pod is evicted", made.sample.no_cpu)
             return {}, ""
@@ -145,14 +447,14 @@ class Evict(Strategy):
             return {}, ""
         seen = [each for _, each in self._window]
         average = BatchCpu(*(sum(values) / len(seen) for values in zip(*seen, strict=True)))
-        need = evict.satisfaction_release(average, sample, rule.keys)
+        need = satisfaction_release(average, sample, rule.keys)
         share = int(100 * sample.limit / sample.request) if sample.request else 100
         return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
 
     def batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
         """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
         measured = self.measured_batch_cpu(made)
-        if measured is None or made.rules.threshold.keys.get("cpuEvictPolicy") != "evictByAllocatable":
+        if measured is None or made.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
             return measured
         status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
         try:
@@ -183,17 +485,17 @@ class Evict(Strategy):
         sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
         known = {uid: int(size) for uid, size in sizes.items() if size is not None}
         found = []
-        keys = made.rules.threshold.keys
+        keys = made.rules[THRESHOLD].keys
         for pod in made.pods:
             if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
                 why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
                 made.spared[pod.subject(), feature.name] = why
         batch = feature.how == "satisfaction"
         asked = {uid: _batch_milli(pod, made.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
-        for victim in evict.ranked(feature, [pod.manifest for pod in made.pods], known, keys, asked):
+        for victim in ranked(feature, [pod.manifest for pod in made.pods], known, keys, asked):
             one = pods[_uid(victim.pod)]
             why = pod_class.never_evicted(victim.pod)
-            if not why and evict.frees(feature, victim)[1] > 0:
+            if not why and frees(feature, victim)[1] > 0:
                 found.append(victim)
             elif why:
                 made.spared[one.subject(), feature.name] = why
@@ -252,7 +554,7 @@ class _Requests:
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
     """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
     status = (made.parts.store.document("Node") or {}).get("status") or {}
-    given, keys = status.get("allocatable"), made.rules.threshold.keys
+    given, keys = status.get("allocatable"), made.rules[THRESHOLD].keys
     if not isinstance(given, dict):
         made.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
         return {}, ""
@@ -263,11 +565,11 @@ def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int]
         return {}, ""
     asked: Counter[str] = Counter()
     for pod in made.pods:
-        name, amount = evict.asked_for(feature, pod.manifest, keys)
+        name, amount = asked_for(feature, pod.manifest, keys)
         if name != feature.kind:  # of plain CPU and memory no eviction of these pods frees any
             asked[name] += amount
     del asked[""]
-    need = evict.allocatable_release(feature, asked, allocatable, keys)
+    need = allocatable_release(feature, asked, allocatable, keys)
     told = ", ".join(f"{asked[name]} of {allocatable.get(name, 0)} {name}" for name in need)
     return need, f"pods ask for {told}"
 
@@ -284,5 +586,20 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     return min(request, most)
 
 
-def _uid(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("metadata") or {}).get("uid", ""))
+def _row(name: str, what: str, resource: str) -> StrategyRow:
+    return StrategyRow(name, False, what, f"nri.agent.koordinator.evict:{resource}Evict")
+
+
+#: All features of one resource are one strategy.
+STRATEGIES: Final = (
+    _row("BECPUEvict", "batch pods that get too little CPU are evicted", "Cpu"),
+    _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", "Cpu"),
+    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", "Cpu"),
+    _row("BEMemoryEvict", "batch pods are evicted when memory runs short", "Memory"),
+    _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", "Memory"),
+    _row(
+        "MemoryAllocatableEvict",
+        "batch and mid pods that ask for more memory than there is for them are evicted",
+        "Memory",
+    ),
+)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator import cpu_normalization, cpuset
-from nri.agent.koordinator.decisions import evict, system_config
-from nri.agent.koordinator.decisions.class_resctrl import GROUPS
-from nri.agent.koordinator.decisions.memory_qos import CLASS_KEYS
+from nri.agent.koordinator import cpu_normalization, cpuset, evict, system_config
+from nri.agent.koordinator.memory_qos import CLASS_KEYS
+from nri.agent.koordinator.resctrl import GROUPS
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 __all__ = ["asked", "origins"]

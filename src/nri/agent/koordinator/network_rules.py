@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nri.agent.koordinator.node_slo import read_spec
+from nri.agent.koordinator.documents import read_spec
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
 

@@ -8,7 +8,7 @@
 
 Rules: a pod is the API's JSON. A value that its source does not know is unknown, and no default replaces it where a pod
 could be harmed. The default priority of a class serves to sort pods that may be evicted. Next:
-`nri.agent.koordinator.decisions.evict`.
+`nri.agent.koordinator.evict`.
 """
 
 from __future__ import annotations

@@ -11,18 +11,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from nri.agent.koordinator import batch_resource, cpuset, group_identity, pod_annotations, pod_class, resctrl
+from nri.agent.koordinator import batch_resource, cpuset, evict, group_identity, pod_annotations, pod_class, resctrl
 from nri.agent.koordinator.batch_resource import ANNOTATION_EXTENDED
+from nri.agent.koordinator.block_io import ANNOTATION_BLOCK_IO
+from nri.agent.koordinator.block_io import SHAPE as _DISKS
 from nri.agent.koordinator.core_sched import LABEL_CORE_POLICY
+from nri.agent.koordinator.cpu_burst import ANNOTATION_BURST
+from nri.agent.koordinator.cpu_burst import SHAPE as _BURST
 from nri.agent.koordinator.cpuset import ANNOTATION_STATUS
-from nri.agent.koordinator.decisions import evict
-from nri.agent.koordinator.decisions.block_io import ANNOTATION_BLOCK_IO
-from nri.agent.koordinator.decisions.block_io import SHAPE as _DISKS
-from nri.agent.koordinator.decisions.cpu_burst import ANNOTATION_BURST
-from nri.agent.koordinator.decisions.cpu_burst import SHAPE as _BURST
-from nri.agent.koordinator.decisions.memory_qos import ANNOTATION_MEMORY
-from nri.agent.koordinator.decisions.memory_qos import POD_SHAPE as _MEMORY
 from nri.agent.koordinator.memo import Memo
+from nri.agent.koordinator.memory_qos import ANNOTATION_MEMORY
+from nri.agent.koordinator.memory_qos import POD_SHAPE as _MEMORY
 from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
 from nri.agent.koordinator.oom_score_adj import ANNOTATION_OOM_SCORES
 from nri.agent.koordinator.unread import below, nearly

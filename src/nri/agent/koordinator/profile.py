@@ -6,56 +6,51 @@ and a row. Next: `nri.agent.profile`, which says what each field is.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator import (
     batch_resource,
+    block_io,
     core_sched,
+    cpu_burst,
     cpu_normalization,
+    cpu_suppress,
     cpuset,
+    evict,
     gpu,
     group_identity,
+    host_application,
+    memory_qos,
+    node,
     oom_score_adj,
     rdma,
     resctrl,
+    system_config,
     tc,
     terway_qos,
+    thresholds,
 )
-from nri.agent.koordinator.documents import KINDS, programs
+from nri.agent.koordinator import network_rules as network
+from nri.agent.koordinator.documents import NODE, SLO, TOPOLOGY, NodeSlo, PodAnnotation
 from nri.agent.koordinator.gpu_folder import make_folder
+from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.keys import asked, origins
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
-from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, SYSTEM, qos_class
-from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.names import LABEL_QOS, qos_class
+from nri.agent.koordinator.node import NO_RATIO, BatchRule, Node
 from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
-from nri.agent.koordinator.slo import (
-    ANNOTATION_BLOCK_IO,
-    ANNOTATION_BURST,
-    ANNOTATION_MEMORY,
-    NodeSlo,
-    pod_rules,
-)
-from nri.agent.profile import ForeignAgent, Profile, StrategyRow
+from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
 from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
-from nri.policies.ownership import Level, Owns
+from nri.policies.contexts import HostApplicationContext, PodContext
+from nri.policies.shapes import Record, Table, fit
 
-__all__ = ["PROFILE"]
-
+Document = Mapping[str, Any]
+_META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str)})})
 _HERE: Final = "nri.agent.koordinator"
-_CPU_EVICT, _MEMORY_EVICT = (f"{_HERE}.evict:{name}" for name in ("CpuEvict", "MemoryEvict"))
-#: Pods that share CPUs, and so may run ahead of their quota.
-_SHARING: Final = frozenset({LS, NONE, SYSTEM})
-_LEVELS: Final = (Level.KUBE_QOS, Level.POD, Level.CONTAINER)
-_MEMORY: Final = (
-    "memory.min", "memory.low", "memory.high", "memory.wmark_ratio", "memory.wmark_scale_factor",
-    "memory.wmark_min_adj", "memory.oom_group", "memory.priority", "memory.use_priority_oom",
-    "memory.pagecache_limit.enable", "memory.pagecache_limit.size", "memory.pagecache_limit.sync",
-)  # fmt: skip
-_DISKS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.device_weight")
-
 #: In the order in which they decide, which is by name as in the original. Of two hooks that set one value the later one
 #: wins: CPUSetAllocator takes away the quota that CPUNormalization has scaled.
 HOOKS: Final = (
@@ -71,94 +66,108 @@ HOOKS: Final = (
     tc.HOOK,
     terway_qos.HOOK,
 )
-
+#: In the order in which they have their rounds.
 STRATEGIES: Final = (
-    StrategyRow(
-        "BECPUSuppress",
-        True,
-        "best-effort pods get the CPU that the others leave",
-        f"{_HERE}.cpu_suppress:CpuSuppress",
-        (
-            Owns(Level.KUBE_QOS, "cpu.cfs_quota"),
-            Owns(Level.KUBE_QOS, "cpuset.cpus"),
-            Owns(Level.POD, "cpuset.cpus"),
-            # Of pods in the best-effort folder, which is a matter of requests and not of classes. There the hook only
-            # clears CPUs, and gives some where batch pods have share pools; then, and for pods with CPUs of their own,
-            # this does nothing.
-            *(
-                Owns(level, "cpuset.cpus", unless=frozenset({cpuset.NAME}))
-                for level in (Level.SANDBOX, Level.CONTAINER)
-            ),
-        ),
-    ),
-    StrategyRow(
-        "CPUBurst",
-        True,
-        "containers that are throttled may borrow CPU",
-        f"{_HERE}.cpu_burst:CpuBurst",
-        tuple(
-            owns
-            for level in (Level.POD, Level.CONTAINER)
-            for owns in (
-                Owns(level, "cpu.cfs_burst", _SHARING),
-                # A quota that is scaled to the node's CPUs is repaired each round, and so not borrowed on.
-                Owns(level, "cpu.cfs_quota", _SHARING, False, frozenset({cpu_normalization.NAME})),
-            )
-        ),
-        ANNOTATION_BURST,
-    ),
-    StrategyRow("BECPUEvict", False, "batch pods that get too little CPU are evicted", _CPU_EVICT),
-    StrategyRow("CPUEvict", False, "pods that allow it are evicted when the node uses too much CPU", _CPU_EVICT),
-    StrategyRow(
-        "CPUAllocatableEvict",
-        False,
-        "batch and mid pods that ask for more CPU than there is for them are evicted",
-        _CPU_EVICT,
-    ),
-    StrategyRow("BEMemoryEvict", False, "batch pods are evicted when memory runs short", _MEMORY_EVICT),
-    StrategyRow(
-        "MemoryEvict", False, "pods that allow it are evicted when the node uses too much memory", _MEMORY_EVICT
-    ),
-    StrategyRow(
-        "MemoryAllocatableEvict",
-        False,
-        "batch and mid pods that ask for more memory than there is for them are evicted",
-        _MEMORY_EVICT,
-    ),
-    StrategyRow(
-        "CgroupReconcile",
-        False,
-        "memory QoS: minimum, low and high of pods and containers",
-        f"{_HERE}.memory_qos:MemoryQos",
-        tuple(Owns(level, knob) for level in _LEVELS for knob in _MEMORY),
-        ANNOTATION_MEMORY,
-    ),
-    StrategyRow(
-        "RdtResctrl",
-        True,
-        "cache and memory bandwidth of the QoS classes",
-        f"{_HERE}.class_resctrl:ClassResctrl",
-        (Owns(Level.NODE, "resctrl"),),
-    ),
-    StrategyRow(
-        "BlkIOReconcile",
-        False,
-        "block I/O: weights and limits for each disk",
-        f"{_HERE}.block_io:BlockIo",
-        (
-            *(Owns(Level.NODE, knob) for knob in ("io.cost_qos", "io.cost_model")),
-            *(Owns(level, knob) for level in (Level.KUBE_QOS, Level.POD) for knob in _DISKS),
-        ),
-        ANNOTATION_BLOCK_IO,
-    ),
-    StrategyRow(
-        "SystemConfig",
-        False,
-        "the machine's sysctls of memory: what the kernel keeps free, and when it begins to reclaim",
-        f"{_HERE}.system_config:SystemConfig",
-        (Owns(Level.NODE, "sysctl"),),
-    ),
+    cpu_suppress.STRATEGY,
+    cpu_burst.STRATEGY,
+    *evict.STRATEGIES,
+    memory_qos.STRATEGY,
+    resctrl.STRATEGY,
+    block_io.STRATEGY,
+    system_config.STRATEGY,
 )
+#: The parts of NodeSLO that strategies read.
+PARTS: Final = (
+    thresholds.THRESHOLD,
+    cpu_burst.BURST,
+    memory_qos.MEMORY,
+    resctrl.CACHES,
+    block_io.DISKS,
+    block_io.ROOT_DISKS,
+    system_config.SYSTEM_CONFIG,
+)
+#: The annotations that strategies read.
+POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
+    cpu_burst.POD_BURST,
+    memory_qos.POD_MEMORY,
+    block_io.POD_DISKS,
+)
+
+
+class SloRule(NamedTuple):
+    """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
+
+    identity: node.GroupIdentityRule
+    core: node.CoreSchedRule
+    has_quota: bool
+    spec: Mapping[str, Any]
+
+
+def _checked(document: Document) -> Document:
+    """The document, if its metadata are what metadata are; what reads annotations counts on that."""
+    if not isinstance(document, dict):
+        raise ValueError("the document is not an object")  # noqa: TRY004  (a bad source, not a bad call)
+    fit(document, _META, "")
+    return document
+
+
+def _slo(document: Document) -> SloRule:
+    given = _checked(document).get("spec")
+    spec = {} if given is None else given
+    rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
+    applications = spec.get("hostApplications")
+    if applications is not None and not isinstance(applications, list):
+        raise ValueError("hostApplications: it is not a list")
+    host_application.by_name(applications)
+    if network.terway_chosen(spec):
+        network.terway(spec)
+    else:
+        network.tc(spec, network.TcRule())
+    return rule
+
+
+def _slo_into(rules: Node, rule: SloRule | None) -> Node:
+    if rule is None:
+        return rules
+    batch = BatchRule(rule.has_quota, rules.batch.ratio)
+    return replace(rules, identity=rule.identity, core=rule.core, batch=batch)
+
+
+def _ratio_into(rules: Node, ratio: float | None) -> Node:
+    if ratio is None:
+        return rules
+    return replace(rules, ratio=ratio, batch=BatchRule(rules.batch.has_quota, ratio))
+
+
+#: Of a NodeSLO that is gone the defaults hold: all is switched off, and what it had switched on is taken back.
+KINDS: Final = {
+    SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
+    TOPOLOGY: Kind(
+        lambda document: cpuset.rule_of(_checked(document)),
+        None,
+        None,
+        lambda rules, cpus: rules if cpus is None else replace(rules, cpus=cpus),
+        unread_annotations,
+    ),
+    NODE: Kind(
+        lambda document: cpu_normalization.ratio_of(_checked(document)),
+        NO_RATIO,
+        cpu_normalization.same_ratio,
+        _ratio_into,
+        unread_annotations,
+    ),
+}
+
+
+def programs(documents: Documents, driver: str) -> Iterator[HostApplicationContext]:
+    """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
+    spec = (documents(SLO) or {}).get("spec") or {}
+    try:
+        listed = host_application.by_name(spec.get("hostApplications"))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    for application in listed.values():
+        yield context_of(application, driver)
 
 
 def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) -> dict[str, str]:
@@ -170,8 +179,13 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
         strategies: those that are on.
     """
     wrong: dict[str, str] = {}
-    pod_rules(NodeSlo(), qos_class(context.labels), context.annotations, wrong.__setitem__)
-    wrong = {strategy: reason for strategy, reason in wrong.items() if strategy in strategies}
+    rules, qos = NodeSlo(PARTS), qos_class(context.labels)
+    for annotation in POD_ANNOTATIONS:
+        try:
+            if annotation.strategy in strategies:
+                annotation.value(rules, qos, context.annotations)
+        except ValueError as error:
+            wrong[annotation.strategy] = str(error)
     on = node.gates or frozenset()
     try:
         if resctrl.NAME in on:
@@ -194,7 +208,7 @@ PROFILE: Final = Profile(
     switches={BATCH_POOLS: (False, "batch pods may have share pools of their own")},
     kinds=KINDS,
     node=lambda settings, root: node_of(settings, root, HOOKS),
-    strategy_rules=NodeSlo,
+    strategy_rules=lambda: NodeSlo(PARTS),
     class_label=LABEL_QOS,
     programs=programs,
     prepare=make_folder,

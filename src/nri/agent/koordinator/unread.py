@@ -11,15 +11,20 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from nri.agent.koordinator import (
+    block_io,
     colocation,
+    cpu_burst,
     cpu_normalization,
     cpuset,
+    documents,
+    evict,
     host_application,
-    node_slo,
+    memory_qos,
+    resctrl,
+    system_config,
 )
-from nri.agent.koordinator.decisions import block_io, cpu_burst, evict, memory_qos, system_config
-from nri.agent.koordinator.decisions import class_resctrl as resctrl
-from nri.agent.koordinator.defaults import refused
+from nri.agent.koordinator.documents import refused
+from nri.agent.koordinator.thresholds import THRESHOLDS
 from nri.config.syntax import parse_json
 from nri.kube import quantity
 from nri.policies.shapes import Items, Record, Table, Unread, Word, meant
@@ -44,7 +49,7 @@ _ELSEWHERE: Final = {
 
 
 def _class(name: str, *, caches: bool = True, disks: bool = False) -> Record:
-    own = {**node_slo.SPEC.keys["resourceQOSStrategy"].keys[name].keys, **_PARTS}
+    own = {**documents.SPEC.keys["resourceQOSStrategy"].keys[name].keys, **_PARTS}
     if not caches:
         del own["resctrlQOS"]
     return Record({**own, **({"blkioQOS": block_io.SHAPE} if disks else {})})
@@ -52,14 +57,14 @@ def _class(name: str, *, caches: bool = True, disks: bool = False) -> Record:
 
 _SPEC: Final = Record(
     {
-        **node_slo.SPEC.keys,
-        _THRESHOLDS: evict.THRESHOLDS,
-        "systemStrategy": Record({**node_slo.SPEC.keys["systemStrategy"].keys, **system_config.SHAPE.keys}),
+        **documents.SPEC.keys,
+        _THRESHOLDS: THRESHOLDS,
+        "systemStrategy": Record({**documents.SPEC.keys["systemStrategy"].keys, **system_config.SHAPE.keys}),
         "cpuBurstStrategy": cpu_burst.SHAPE,
         "hostApplications": host_application.SPEC,
         "resourceQOSStrategy": Record(
             {
-                **node_slo.SPEC.keys["resourceQOSStrategy"].keys,
+                **documents.SPEC.keys["resourceQOSStrategy"].keys,
                 "lsrClass": _class("lsrClass"),
                 "lsClass": _class("lsClass"),
                 "beClass": _class("beClass", disks=True),
@@ -97,7 +102,12 @@ def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
         return
     for name in ("lsClass", "beClass"):
         for key, value in _table(_table(strategy, name), "networkQOS").items():
-            if key in node_slo.NETWORK.keys and key != "enable" and isinstance(value, (int, str)) and not _share(value):
+            if (
+                key in documents.NETWORK.keys
+                and key != "enable"
+                and isinstance(value, (int, str))
+                and not _share(value)
+            ):
                 told = cut(repr(value), _MOST_TEXT)
                 yield Unread(f"resourceQOSStrategy.{name}.networkQOS.{key}", f"{told} is neither {_A_SHARE}")
 

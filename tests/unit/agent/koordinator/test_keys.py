@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.defaults import DEFAULTS
+from nri.agent.koordinator.documents import DEFAULTS
 from nri.agent.koordinator.keys import asked, origins
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.unread import unread

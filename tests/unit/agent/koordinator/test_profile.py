@@ -6,9 +6,8 @@ import pytest
 
 from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS
 from nri.agent.koordinator.node import Node
-from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.profile import POD_ANNOTATIONS, PROFILE
 from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
-from nri.agent.koordinator.slo import READERS
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
 from nri.agent.profile import load
@@ -16,6 +15,7 @@ from nri.agent.settings import AgentSettings
 from nri.policies.contexts import PodContext
 
 HOOKS = ("Resctrl", "TCNetworkQoS", "TerwayQoS")
+READERS = {annotation.key: annotation.strategy for annotation in POD_ANNOTATIONS}
 BAD = PodContext(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
 
 

@@ -1,19 +1,35 @@
 """A pod's share of cache and memory bandwidth."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.koordinator import names as n
 from nri.agent.koordinator import resctrl
-from nri.agent.koordinator.node import Cache
+from nri.agent.koordinator.documents import NodeSlo
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.profile import PARTS
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.koordinator.resctrl import ClassResctrl, Schemata, cache_mask, class_bandwidth, class_schemata, group_of
+from nri.agent.loops.round import Round
+from nri.agent.loops.samples import Sample
+from nri.agent.settings import AgentSettings
+from nri.host import read_topology
 from nri.policies.changes import HookError, Resctrl
 from nri.policies.contexts import ContainerContext, PodContext
+from tests.support.host_trees import write_files
+from tests.support.loop_world import LoopWorld
+from tests.unit.agent.loops.test_round import made
+from tests.unit.agent.transports.standalone.test_pods import pod as class_pod
 
 CACHE = Cache((0, 1), 0xFFF, resctrl.INTEL)
+BE_THIRD = {"resourceQOSStrategy": {"beClass": {"resctrlQOS": {"enable": True, "mbaPercent": 33}}}}
 
 
 def pod(text: str) -> PodContext:
@@ -102,3 +118,84 @@ def test_a_range_that_is_none_leaves_the_rest_of_the_schemata() -> None:
 
 def test_a_cache_that_has_no_range_of_its_own_nor_one_of_all_leaves_the_line_out() -> None:
     assert schemata({"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}) == ""
+
+
+def test_a_line_has_each_domain_in_order_and_none_without_domains() -> None:
+    written = Schemata((1, 0))
+    written.l3, written.mb = {1: 0xFF, 0: 0xF}, {1: 50, 0: 100}
+    assert (written.l3_line(), written.mb_line()) == ("L3:0=f;1=ff;\n", "MB:0=100;1=50;\n")
+    assert (Schemata().l3_line(), Schemata().mb_line()) == ("", "")
+
+
+def test_schemata_are_valid_if_all_domains_of_the_machine_are_set_and_no_others() -> None:
+    found = Schemata((0, 1))
+    assert not found.l3_valid()
+    assert not found.mb_valid()
+    found.l3, found.mb = {0: 1, 1: 3}, {0: 10, 1: 10}
+    assert found.l3_valid()
+    assert found.mb_valid()
+    found.l3[5] = 1
+    assert not found.l3_valid()
+
+
+@pytest.mark.parametrize(("ways", "start", "end"), [(0b101, 0, 50), (0xFF, 50, 50), (0xFF, -1, 50), (0xFF, 0, 101)])
+def test_a_range_that_is_none_is_refused(ways: int, start: int, end: int) -> None:
+    with pytest.raises(ValueError, match=r"hole|range"):
+        cache_mask(ways, start, end)
+
+
+@pytest.mark.parametrize(
+    ("percent", "vendor", "found"),
+    [(33, "GenuineIntel", "40"), (33, "AuthenticAMD", "52"), (100, "AuthenticAMD", "2048"), (0, "GenuineIntel", "")],
+)
+def test_a_share_of_bandwidth_is_in_the_processors_words(percent: int, vendor: str, found: str) -> None:
+    assert class_bandwidth(percent, vendor) == found
+
+
+def test_what_makes_no_sense_has_no_line() -> None:
+    config = {"catRangeStartPercent": 50, "catRangeEndPercent": 30, "mbaPercent": 50}
+    assert class_schemata(config, 0xFF, "GenuineIntel", [0]) == ("MB:0=50;\n",)
+    assert class_schemata({**config, "catRangeEndPercent": 100}, None, "GenuineIntel", []) == ()
+
+
+def test_lse_pods_are_with_those_of_lsr_and_system_pods_in_none() -> None:
+    assert [group_of(each) for each in ("LSE", "LSR", "LS", "BE", "SYSTEM", "")] == ["LSR", "LSR", "LS", "BE", "", ""]
+
+
+def moment_of(world: LoopWorld, spec: dict[str, object] | None) -> Round:
+    strategies = NodeSlo(PARTS)
+    strategies.take(None if spec is None else {"spec": spec})
+    world.pod(class_pod("be", n.BE, "BestEffort"))
+    pods = [made(world, class_pod("be", n.BE, "BestEffort"))]
+    return Round(world.parts, strategies, pods, Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
+
+
+def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switched_off(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
+    loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(world, BE_THIRD)
+    loop.round(moment)
+    assert moment.groups[-1] == Resctrl("BE", "L3:0=3;1=3;\nMB:0=40;1=40;\n", (100,))
+    off = moment_of(world, {})
+    assert loop.wants(off.rules)
+    loop.round(off)
+    assert [each.schemata for each in off.groups] == ["L3:0=f;1=f;\nMB:0=100;1=100;\n"] * 3
+    assert not loop.wants(off.rules)
+
+
+def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_for_it_any_more(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
+    off, none = moment_of(world, {}), moment_of(world, {})
+    ClassResctrl(AgentSettings(), ["RdtResctrl"]).round(none)
+    assert not none.groups
+    write_files(tmp_path, {"sys/fs/resctrl/BE/schemata": "L3:0=3;1=3\n"})
+    loop = ClassResctrl(AgentSettings(), ["RdtResctrl"])
+    loop.round(off)
+    assert Resctrl("BE", "L3:0=f;1=f;\nMB:0=100;1=100;\n") in off.groups
+    loop.round(again := moment_of(world, {}))
+    assert not again.groups
+
+
+def test_a_machine_that_cannot_share_out_its_caches_is_told(tmp_path: Path) -> None:
+    loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(LoopWorld(tmp_path), BE_THIRD)
+    loop.round(moment)
+    assert not moment.groups and "cannot share out its caches" in next(iter(moment.unsupported))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from nri.agent.koordinator.system_config import System, parse, wanted
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 
@@ -51,3 +55,24 @@ def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> Non
     world = world_of(tmp_path, memcgReapBackGround=1)
     world.loop()
     assert "mm.memcg_reaper stays as it is: unsupported here" in world.loops.health()[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not from 10 to 400"),
+        ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_name(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{error}$"):
+        parse(given)
+
+
+def test_nothing_is_asked_for_by_nothing() -> None:
+    assert parse(None) == System()
+
+
+def test_a_share_of_the_memory_stays_free_within_bounds() -> None:
+    assert wanted(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
+    assert wanted(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {"mm.memcg_reaper": 0}

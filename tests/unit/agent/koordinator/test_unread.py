@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.defaults import DEFAULTS
+from nri.agent.koordinator.documents import DEFAULTS
 from nri.agent.koordinator.unread import unread, unread_annotations
 
 THRESHOLD = "resourceUsedThresholdWithBE"

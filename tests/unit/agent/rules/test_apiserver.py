@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules import files
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.store import RuleStore

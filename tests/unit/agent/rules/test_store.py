@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nri.agent.koordinator import cpu_normalization, cpuset
-from nri.agent.koordinator.documents import KINDS
 from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules.store import RuleStore
 
 BE_ON = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}}
