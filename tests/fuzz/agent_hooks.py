@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from nri import host
+from nri.agent.koordinator import bandwidths
 from nri.agent.koordinator import (
     batch_resource,
     core_sched,
@@ -50,7 +51,7 @@ _PODS = (
             "rdma": [{"id": "0000:81:00.0", "extension": {"vfs": [{"busID": "0000:81:00.1"}]}}],
         },
         group_identity.ANNOTATION_CPU_QOS: {"enable": True, "groupIdentity": 2},
-        n.ANNOTATION_NETWORK_QOS: {"ingressLimit": "10M", "egressLimit": "1G"},
+        bandwidths.ANNOTATION_NETWORK_QOS: {"ingressLimit": "10M", "egressLimit": "1G"},
     },
 )
 _POOLS = '[{"socket": 0, "node": 0, "cpuset": "0-3"}]'

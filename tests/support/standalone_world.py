@@ -19,7 +19,7 @@ from nri.agent.explain import History
 from nri.agent.koordinator.network import Network
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.koordinator.traffic.shaper import Ran, Shaper
+from nri.agent.koordinator.tc_programs import Ran, Shaper
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known

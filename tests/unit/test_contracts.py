@@ -66,6 +66,10 @@ FORBIDDEN = {
         "agent/executor.py",
         "nri.agent.decisions",
     ),
+    "Koordinator's features decide without I/O; the modules that work on the machine are named here": (
+        "agent/koordinator/evict.py",
+        "socket",
+    ),
     "No profile is imported by its name: the agent loads the one that its settings choose": (
         "agent/agent.py",
         "nri.agent.koordinator.profile",

@@ -19,7 +19,6 @@ _CLASSES: Final = frozenset({LSE, LSR, LS, BE, SYSTEM})
 # Labels of pods.
 LABEL_QOS: Final = "koordinator.sh/qosClass"
 ANNOTATION_DEVICES: Final = "scheduling.koordinator.sh/device-allocated"
-ANNOTATION_NETWORK_QOS: Final = "koordinator.sh/networkQOS"
 # Resources of batch pods: thousandths of a CPU, and bytes.
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"
 BATCH_MEMORY: Final = "kubernetes.io/batch-memory"

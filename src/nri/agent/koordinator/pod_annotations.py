@@ -12,7 +12,6 @@ from typing import Any
 
 from nri.agent.koordinator import names
 from nri.agent.koordinator.memo import LONG, Memo
-from nri.kube import quantity
 from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
 #: Amounts by the name of a resource.
@@ -20,7 +19,6 @@ AMOUNTS = Table(QUANTITY)
 _FUNCTION = Record({"minor": int, "busID": str})
 _EXTENSION = Record({"vfs": Items(_FUNCTION), "gpuSharedResourceTemplate": str})
 _DEVICES = Table(Items(Record({"minor": INT32, "resources": AMOUNTS, "id": str, "extension": _EXTENSION})))
-_LIMITS = Record({"ingressLimit": str, "egressLimit": str})
 _memo = Memo()
 
 
@@ -44,16 +42,3 @@ def device_allocations(annotations: Mapping[str, str], kind: str) -> list[dict[s
     """The devices of a kind (`gpu`, `rdma`) that the scheduler gave a pod."""
     found: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
     return found
-
-
-def bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
-    """The limits of a pod's own traffic in bits per second, `ingressLimit` and `egressLimit`; none is left out."""
-    key = names.ANNOTATION_NETWORK_QOS
-    found: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
-    limits: dict[str, int] = {}
-    for way, text in found.items():
-        try:
-            limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}
-        except ValueError as error:
-            raise ValueError(f"annotation {key}: {way}: {error}") from None
-    return limits

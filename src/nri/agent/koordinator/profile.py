@@ -30,10 +30,9 @@ from nri.agent.koordinator import (
     resctrl,
     system_config,
     tc,
-    terway_qos,
+    terway,
     thresholds,
 )
-from nri.agent.koordinator import network_rules as network
 from nri.agent.koordinator.documents import NODE, SLO, TOPOLOGY, NodeSlo, PodAnnotation
 from nri.agent.koordinator.gpu_folder import make_folder
 from nri.agent.koordinator.host_application import context_of
@@ -64,7 +63,7 @@ HOOKS: Final = (
     rdma.HOOK,
     resctrl.HOOK,
     tc.HOOK,
-    terway_qos.HOOK,
+    terway.HOOK,
 )
 #: In the order in which they have their rounds.
 STRATEGIES: Final = (
@@ -119,10 +118,10 @@ def _slo(document: Document) -> SloRule:
     if applications is not None and not isinstance(applications, list):
         raise ValueError("hostApplications: it is not a list")
     host_application.by_name(applications)
-    if network.terway_chosen(spec):
-        network.terway(spec)
+    if terway.is_chosen(spec):
+        terway.rule_of(spec)
     else:
-        network.tc(spec, network.TcRule())
+        tc.rule_of(spec, tc.TcRule())
     return rule
 
 
@@ -192,7 +191,7 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
             resctrl.shares(context.annotations)
     except ValueError as error:
         wrong[resctrl.NAME] = str(error)
-    for name, read in ((tc.NAME, tc.own_limits), (terway_qos.NAME, terway_qos.pod_limits)):
+    for name, read in ((tc.NAME, tc.own_limits), (terway.NAME, terway.pod_limits)):
         try:
             if name in on:
                 read(context.annotations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.agent.koordinator.names import ANNOTATION_NETWORK_QOS
+from nri.agent.koordinator.bandwidths import ANNOTATION_NETWORK_QOS
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import POD_ANNOTATIONS, PROFILE
 from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL

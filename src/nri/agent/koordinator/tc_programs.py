@@ -3,7 +3,7 @@
 Rules: a discipline of another program is left alone, and told. Everything that was made is looked at each time, and
 made again if it is missing; all of it once in `refresh_s`. Only objects with our names are removed. Programs
 are run by their list of words, never by a shell, until a deadline; what they say is cut. Next:
-:mod:`nri.agent.koordinator.traffic.pods`.
+:mod:`nri.agent.koordinator.tc`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.agent.koordinator.traffic.plan import CHAIN, SETS, Plan, minors
+from nri.agent.koordinator.tc import CHAIN, SETS, Plan, minors
 from nri.config.syntax import parse_json
 from nri.host import Outcome, Result, Root, Unsupported
 from nri.text import plain

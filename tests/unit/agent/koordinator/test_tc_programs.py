@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.koordinator.traffic import shaper
-from nri.agent.koordinator.traffic.shaper import Shaper, default_interface
+from nri.agent.koordinator import tc_programs as shaper
+from nri.agent.koordinator.tc_programs import Shaper, default_interface
 from nri.host import Outcome, Root, Unsupported
 from tests.support.host_trees import write_files
 from tests.support.needs import need_machine, need_root, need_tool
 from tests.support.standalone_world import Clock, Programs
-from tests.unit.agent.koordinator.traffic.test_plan import plan
+from tests.unit.agent.koordinator.test_tc import plan
 
 
 def made(programs: Programs, clock: Clock | None = None) -> Shaper:
@@ -83,10 +83,11 @@ def test_the_interface_is_that_of_the_best_default_route(tmp_path: Path) -> None
 
 IN_A_NETWORK = """
 import json, subprocess, sys
-from nri.agent.koordinator.traffic import shaper
-from nri.agent.koordinator.traffic.shaper import Shaper, default_interface
+from nri.agent.koordinator import tc_programs as shaper
+from nri.agent.koordinator.tc_programs import Shaper
+from nri.agent.koordinator.tc_programs import default_interface
 from nri.host import Root
-from tests.unit.agent.koordinator.traffic.test_plan import plan
+from tests.unit.agent.koordinator.test_tc import plan
 
 def sh(text):
     return subprocess.run(text, shell=True, capture_output=True, text=True).stdout
