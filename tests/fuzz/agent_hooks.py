@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from nri import host
-from nri.agent.koordinator import bandwidths
 from nri.agent.koordinator import (
+    bandwidths,
     batch_resource,
     core_sched,
     cpu_normalization,

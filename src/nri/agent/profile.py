@@ -85,6 +85,7 @@ class StrategyRow(NamedTuple):
             with one class are one strategy.
         owns: the knobs that are its own.
         key: the annotation by which a pod asks for it; "" if there is none.
+        document_keys: as of a hook.
     """
 
     name: str
@@ -93,6 +94,7 @@ class StrategyRow(NamedTuple):
     made: str
     owns: tuple[Owns, ...] = ()
     key: str = ""
+    document_keys: tuple[tuple[str, str], ...] = ()
 
 
 class ForeignAgent(NamedTuple):

@@ -101,6 +101,7 @@ class Hook:
         keys: the labels and annotations that it reads.
         stages: what decides at each.
         owns: the knobs that are its own.
+        document_keys: the kinds and keys of documents by which it decides; `{}` is NodeSLO's key of the pod's class.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Hook:
     keys: tuple[str, ...]
     stages: Mapping[str, Decide]
     owns: tuple[Owns, ...] = ()
+    document_keys: tuple[tuple[str, str], ...] = ()
 
     def on(self, rules: Switches) -> bool:
         """Whether it is switched on."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
@@ -20,6 +21,11 @@ _PARTS = {"rx_bps_min": "ingressRequest", "rx_bps_max": "ingressLimit"}
 _PARTS |= {"tx_bps_min": "egressRequest", "tx_bps_max": "egressLimit"}
 _CLASSES = {"l1": "lsClass", "l2": "beClass"}
 UINT64 = 1 << 64
+#: The keys of NodeSLO that say the bandwidths of a class.
+DOCUMENT_KEYS: Final = (
+    (SLO, "resourceQOSStrategy.{}.networkQOS"),
+    (SLO, "systemStrategy.totalNetworkBandwidth"),
+)
 ANNOTATION_NETWORK_QOS: Final = "koordinator.sh/networkQOS"
 _LIMITS = Record({"ingressLimit": str, "egressLimit": str})
 

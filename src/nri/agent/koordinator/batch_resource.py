@@ -1,8 +1,7 @@
 """BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from what they ask of batch resources.
 
 Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
-pod's annotation or its spec says them again. A pod without them is left alone. Next:
-`nri.agent.koordinator.cpu_normalization`.
+pod's annotation or its spec says them again. A pod without them is left alone.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from nri.agent.koordinator import names
-from nri.agent.koordinator.cpu_normalization import scaled
-from nri.agent.koordinator.documents import read_spec
+from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO, scaled
+from nri.agent.koordinator.documents import NODE, SLO, read_spec
 from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, qos_class
 from nri.agent.koordinator.node import BatchRule, Node
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
@@ -159,7 +158,7 @@ def _decide_container(context: ContainerContext, node: Node) -> Decision:
 HOOK: Final = Hook(
     NAME,
     True,
-    ("NodeSLO", "Node"),
+    (SLO, NODE),
     (LABEL_QOS, ANNOTATION_EXTENDED),
     {
         RUN_POD: lambda context, node: pod(context, node.batch, node.quirks),
@@ -175,4 +174,5 @@ HOOK: Final = Hook(
             Owns(level, "memory.limit", frozenset({BE})),
         )
     ),
+    document_keys=((SLO, "resourceUsedThresholdWithBE.cpuSuppressPolicy"), (NODE, f"annotation {ANNOTATION_RATIO}")),
 )

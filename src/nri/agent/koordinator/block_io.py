@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from nri.agent.explain import Subject
-from nri.agent.koordinator.documents import NodeSlo, Part, PodAnnotation, class_part, json_object
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
@@ -232,47 +232,47 @@ class BlockIo(Strategy):
         """Whether there is work: limits that are asked for, or that were set."""
         return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the folder of best-effort pods, and for pods with an annotation."""
         fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._mounts = None
-        folder = made.best_effort_folder
+        folder = round_.best_effort_folder
         if not self._looked:
             self._looked = True
-            self._take_over(made, folder_subject(BEST_EFFORT), folder)
-            for pod in made.pods:
+            self._take_over(round_, folder_subject(BEST_EFFORT), folder)
+            for pod in round_.pods:
                 if qos_class(pod.labels) != NONE:
-                    self._take_over(made, pod.subject(), pod.folder)
-        self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules[DISKS], None, fresh)
-        for pod in made.pods:
-            disks = POD_DISKS.in_round(made, pod)
+                    self._take_over(round_, pod.subject(), pod.folder)
+        self._limits(round_, folder_subject(BEST_EFFORT), folder, round_.rules[DISKS], None, fresh)
+        for pod in round_.pods:
+            disks = POD_DISKS.in_round(round_, pod)
             if disks and qos_class(pod.labels) != NONE:
                 volumes = PodVolumes({})
                 if any(disk.kind == "podvolume" for disk in disks):
-                    volumes = PodVolumes.of(pod.manifest, self._mounted(made.parts.root).get(pod.uid, {}))
-                self._limits(made, pod.subject(), pod.folder, disks, volumes, fresh)
-        self._release(made, fresh)
+                    volumes = PodVolumes.of(pod.manifest, self._mounted(round_.parts.root).get(pod.uid, {}))
+                self._limits(round_, pod.subject(), pod.folder, disks, volumes, fresh)
+        self._release(round_, fresh)
         self._set = fresh
-        self._root(made)
+        self._root(round_)
 
     def _release(
-        self, made: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
+        self, round_: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
     ) -> None:
         """Take away limits that are no longer asked for, together with those of the same file that are."""
         for (path, knob), (subject, limits) in fresh.items():
             _, before = self._set.get((path, knob), (subject, {}))
             free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NONE[knob])
             reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
-            made.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
+            round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
         for (path, knob), (subject, before) in self._set.items():
-            if (path, knob) not in fresh and before and made.parts.executor.hierarchies.exists(path):
+            if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
                 free = dict.fromkeys(sorted(before), _NONE[knob])
-                made.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
+                round_.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
 
-    def _take_over(self, made: Round[NodeSlo], subject: Subject, folder: str) -> None:
+    def _take_over(self, round_: Round[NodeSlo], subject: Subject, folder: str) -> None:
         """Note the limits of a folder that are there at the start: nobody else sets any there."""
         for knob, none in _NONE.items():
-            found = made.read(folder, knob)
+            found = round_.read(folder, knob)
             if isinstance(found, Mapping):
                 limits = {key: value for key, value in found.items() if isinstance(value, int) and value != none}
                 if limits:
@@ -280,7 +280,7 @@ class BlockIo(Strategy):
 
     def _limits(
         self,
-        made: Round[NodeSlo],
+        round_: Round[NodeSlo],
         subject: Subject,
         folder: str,
         disks: Sequence[DiskLimits],
@@ -290,10 +290,10 @@ class BlockIo(Strategy):
         found: list[tuple[str, DiskLimits]] = []
         for disk in disks:
             try:
-                found.append((disk_of(made.parts.root, disk, volumes), disk))
+                found.append((disk_of(round_.parts.root, disk, volumes), disk))
             except ValueError as error:
                 whose = "beClass" if volumes is None else f"pod {subject.namespace}/{subject.name}"
-                made.errors.append(f"{NAME}: {whose}: {error}")
+                round_.errors.append(f"{NAME}: {whose}: {error}")
         if not found:
             return
         for knob, by_device in wanted(found, ()).items():
@@ -302,30 +302,30 @@ class BlockIo(Strategy):
             if limits:
                 fresh[folder, knob] = subject, limits
 
-    def _root(self, made: Round[NodeSlo]) -> None:
+    def _root(self, round_: Round[NodeSlo]) -> None:
         """Latencies and models of disks for the whole machine, in the root cgroup; one value for all disks of a file.
 
         Where NodeSLO names disks, those that had latencies before lose them, also those of an agent that was killed.
         """
         latencies: dict[str, str] = {}
         models: dict[str, str] = {}
-        for disk in made.rules[ROOT_DISKS]:
+        for disk in round_.rules[ROOT_DISKS]:
             try:
-                device = disk_of(made.parts.root, DiskLimits(disk.name, disk.kind))
+                device = disk_of(round_.parts.root, DiskLimits(disk.name, disk.kind))
             except ValueError as error:
-                made.errors.append(f"{NAME}: cgroupRoot: {error}")
+                round_.errors.append(f"{NAME}: cgroupRoot: {error}")
                 continue
             latencies[device] = disk.qos
             if disk.model:
                 models[device] = disk.model
-        present = made.read("", _ROOT_QOS) if made.rules[ROOT_DISKS] and not self._root_set else None
+        present = round_.read("", _ROOT_QOS) if round_.rules[ROOT_DISKS] and not self._root_set else None
         before = self._root_set
         if isinstance(present, Mapping):
             before = frozenset(device for device, words in present.items() if ROOT_OFF not in str(words).split())
         self._root_set = frozenset(latencies)
         for knob, words in (("io.cost_model", models), (_ROOT_QOS, {**dict.fromkeys(before, ROOT_OFF), **latencies})):
             if words:
-                made.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
+                round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
 
     def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
         """The devices that the kubelet has mounted for pods: numbers by name of the volume, by uid."""
@@ -437,4 +437,5 @@ STRATEGY: Final = StrategyRow(
         *(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
     ),
     ANNOTATION_BLOCK_IO,
+    document_keys=((SLO, "resourceQOSStrategy.beClass.blkioQOS"),),
 )

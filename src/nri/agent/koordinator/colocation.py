@@ -1,7 +1,7 @@
 """The strategy by which Koordinator's manager gives a node batch and mid resources, and the numbers that it refuses.
 
 This agent computes no such resources: it takes them from Node. It reads the strategy to say what of a node's own words
-the manager leaves out. Rules: pure; nothing given is changed. Next: `nri.agent.koordinator.unread`.
+the manager leaves out. Rules: pure; nothing given is changed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A pod belongs to the group of its label, or alone to itself (policy `exclusive`)
 group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
 `/` is in both. A group's cookie is made on the first process and then shared with its
 siblings, which `nri.policies.cookie_groups` remembers. Core scheduling excludes group identities.
-Next: `nri.policies.cookie_groups`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator.documents import cpu_of, read_spec
+from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
@@ -75,7 +74,7 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
 HOOK: Final = Hook(
     NAME,
     False,
-    ("NodeSLO", "pods"),
+    (SLO, "pods"),
     (LABEL_QOS, LABEL_CORE_GROUP, LABEL_CORE_POLICY),
     {FOLDER: lambda context, node: kube_class(context, node.core)},
     (
@@ -83,4 +82,5 @@ HOOK: Final = Hook(
         Owns(Level.SANDBOX, "core_sched.cookie"),
         Owns(Level.CONTAINER, "core_sched.cookie"),
     ),
+    document_keys=((SLO, "resourceQOSStrategy.policies.cpuPolicy"), (SLO, "resourceQOSStrategy.{}.cpuQOS")),
 )

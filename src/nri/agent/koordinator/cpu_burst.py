@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator import cpu_normalization, pod_class
-from nri.agent.koordinator.documents import NodeSlo, Part, PodAnnotation
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, NONE, SYSTEM, qos_class
 from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.loops.round import Round, StrategyPod
@@ -392,74 +392,74 @@ class CpuBurst(Strategy):
         """Return why quotas of a pod's containers stayed as they were, by container; "" is the pod itself."""
         return self._unchanged.get(uid, {})
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the pods that share CPUs."""
-        hierarchies = made.parts.executor.hierarchies
+        hierarchies = round_.parts.executor.hierarchies
         self.bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
         looked: dict[str, StrategyPod] = {}
         decided: list[Pod] = []
         unchanged: dict[str, dict[str, str]] = {}
-        self._pool = self.pool(made)
-        for pod in made.pods:
+        self._pool = self.pool(round_)
+        for pod in round_.pods:
             if not pod_class.cpu_burstable(pod.manifest):
                 unchanged[pod.uid] = {"": f"pods of class {qos_class(pod.labels)} share no CPUs, and so have no burst"}
                 continue
-            config = POD_BURST.in_round(made, pod)
+            config = POD_BURST.in_round(round_, pod)
             ids = {each.id for each in pod.containers}
             if config.policy == "none" and self._looked_once and not self._touched & ids:
                 continue
             self._touched = self._touched | ids if config.scales else self._touched - ids
             if config.scales:
-                made.cannot(NAME, "no quota grows", made.sample.no_cpu)
+                round_.cannot(NAME, "no quota grows", round_.sample.no_cpu)
             looked[pod.folder] = pod
             looked.update((each.cgroup_parent, pod) for each in pod.containers)
-            decided.append(self._pod(made, pod, config))
+            decided.append(self._pod(round_, pod, config))
         self._looked_once = True
         self._touched &= {each.name for pod in decided for each in pod.containers}
-        scale = not _normalized(made)
-        for write in self.bursts.decide(decided, self._pool, made.sample.at, scale=scale):
+        scale = not _normalized(round_)
+        for write in self.bursts.decide(decided, self._pool, round_.sample.at, scale=scale):
             one = looked[write.folder]
             name = next((each.name for each in one.containers if write.name and each.id == write.name), "")
-            made.set(one.subject(name), write.folder, write.knob, write.value, NAME, write.reason)
+            round_.set(one.subject(name), write.folder, write.knob, write.value, NAME, write.reason)
         for pod in looked.values():
             reasons = {each.name: self.bursts.unchanged.get(each.id, "") for each in pod.containers}
             unchanged[pod.uid] = {name: reason for name, reason in reasons.items() if reason}
         self._unchanged = unchanged
 
-    def pool(self, made: Round[NodeSlo]) -> Pool:
+    def pool(self, round_: Round[NodeSlo]) -> Pool:
         """Return the load of the CPUs that pods share, on average over the last seconds.
 
         The CPUs of LSE and LSR pods are not part of them, and what BE pods use does not count.
         """
-        self.recent.append(made.sample)
-        while made.sample.at - self.recent[0].at >= _POOL_WINDOW_S:
+        self.recent.append(round_.sample)
+        while round_.sample.at - self.recent[0].at >= _POOL_WINDOW_S:
             self.recent.popleft()
         used = _mean_cores(sample.milli for sample in self.recent)
         if used is None:
             return Pool.UNKNOWN
-        total = float(made.sample.cpus)
-        for pod in made.pods:
+        total = float(round_.sample.cpus)
+        for pod in round_.pods:
             qos = qos_class(pod.labels)
             if qos in (LSE, LSR):
                 total -= pod_class.request(pod.manifest, "cpu") / 1000
             if qos in (LSE, LSR, BE):
                 used -= _mean_cores(sample.of(pod.folder).milli for sample in self.recent) or 0
-        return pool_state(max(used, 0), total, made.rules[BURST].pool_percent)
+        return pool_state(max(used, 0), total, round_.rules[BURST].pool_percent)
 
-    def _pod(self, made: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
+    def _pod(self, round_: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
         running, specs = _running(pod), {each.get("name", ""): each for each in pod.specs}
         containers = []
         for each in pod.containers:
-            used = made.sample.of(each.cgroup_parent)
-            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(made, each.cgroup_parent)
+            used = round_.sample.of(each.cgroup_parent)
+            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(round_, each.cgroup_parent)
             one = Container(each.id, each.cgroup_parent, limit, quota, burst, used.milli, used.throttled)
             containers.append(one._replace(running=each.name in running))
-        return Pod(pod.folder, config, containers, *_knobs(made, pod.folder))
+        return Pod(pod.folder, config, containers, *_knobs(round_, pod.folder))
 
 
-def _knobs(made: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
+def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
     """Quota and burst of a folder, as far as they can be known."""
-    quota, burst = made.read(folder, QUOTA), made.read(folder, _BURST)
+    quota, burst = round_.read(folder, QUOTA), round_.read(folder, _BURST)
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 
@@ -469,8 +469,8 @@ def _running(pod: StrategyPod) -> frozenset[str]:
     return frozenset(each.get("name", "") for each in statuses if "waiting" not in (each.get("state") or {}))
 
 
-def _normalized(made: Round[NodeSlo]) -> bool:
-    node = made.parts.decisions.node
+def _normalized(round_: Round[NodeSlo]) -> bool:
+    node = round_.parts.decisions.node
     on = node.gates is not None and cpu_normalization.NAME in node.gates
     return on and node.ratio != NO_RATIO
 
@@ -507,4 +507,5 @@ STRATEGY: Final = StrategyRow(
         )
     ),
     ANNOTATION_BURST,
+    document_keys=((SLO, "cpuBurstStrategy"),),
 )

@@ -1,8 +1,7 @@
 """CPUNormalization: a smaller CPU quota where CPUs are faster, so that a limit means the same on every node.
 
 For pods that share CPUs (LS, or no class and no CPUs of their own), by the ratio in the node's annotation. It needs the
-quota that was asked for. A ratio of at most 1 writes that quota, so that one which falls back undoes itself. Next:
-`nri.agent.koordinator.gpu`.
+quota that was asked for. A ratio of at most 1 writes that quota, so that one which falls back undoes itself.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nri.agent.koordinator import cpuset
+from nri.agent.koordinator.documents import NODE
 from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
 from nri.agent.koordinator.node import NO_RATIO, Node
 from nri.agent.koordinator.quirks import Quirks
@@ -95,7 +95,7 @@ def _decide_container(context: ContainerContext, node: Node) -> Decision:
 HOOK: Final = Hook(
     NAME,
     False,
-    ("Node",),
+    (NODE,),
     (LABEL_QOS, cpuset.ANNOTATION_STATUS),
     {
         RUN_POD: lambda context, node: pod(context, node.ratio, node.quirks),
@@ -105,4 +105,5 @@ HOOK: Final = Hook(
     tuple(
         Owns(level, "cpu.cfs_quota", frozenset({LS, NONE}), own_cpus=False) for level in (Level.POD, Level.CONTAINER)
     ),
+    document_keys=((NODE, f"annotation {ANNOTATION_RATIO}"),),
 )

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from nri.agent.koordinator import host_application, pod_class
 from nri.agent.koordinator.cpuset import NAME as CPUSET_HOOK
 from nri.agent.koordinator.cpuset import in_batch_pools, own_cpuset, reserved_milli
-from nri.agent.koordinator.documents import NodeSlo
+from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
 from nri.agent.koordinator.thresholds import DEFAULT_PERCENT, THRESHOLD
@@ -279,93 +279,95 @@ class CpuSuppress(Strategy):
         """Whether there is work: NodeSLO asks for it."""
         return rules[THRESHOLD].enabled
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the folder of best-effort pods."""
-        rule, node = made.rules[THRESHOLD], made.parts.decisions.node
-        self._own = {pod.uid: _own(pod, self._own.get(pod.uid, frozenset())) for pod in made.pods}
+        rule, node = round_.rules[THRESHOLD], round_.parts.decisions.node
+        self._own = {pod.uid: _own(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
         enabled, budget, reason = rule.keys.get("enable"), None, "not held back: NodeSLO has it off"
         if node.batch_pools:
             enabled, reason = False, "not held back: batch pods have share pools of their own"
-        elif enabled and made.sample.milli is None:
-            made.cannot(NAME, "best-effort pods are not held back", made.sample.no_cpu)
-        elif enabled and made.pods:  # a list without pods is more likely one that is not complete yet
-            budget, reason = self.budget(made)
+        elif enabled and round_.sample.milli is None:
+            round_.cannot(NAME, "best-effort pods are not held back", round_.sample.no_cpu)
+        elif enabled and round_.pods:  # a list without pods is more likely one that is not complete yet
+            budget, reason = self.budget(round_)
         subject = folder_subject(BEST_EFFORT)
-        for folder, knob, value in self._suppression.decide(self._situation(made, enabled, budget)):
-            made.set(subject, folder, knob, value, NAME, reason)
+        for folder, knob, value in self._suppression.decide(self._situation(round_, enabled, budget)):
+            round_.set(subject, folder, knob, value, NAME, reason)
 
     @staticmethod
-    def budget(made: Round[NodeSlo]) -> tuple[int, str]:
+    def budget(round_: Round[NodeSlo]) -> tuple[int, str]:
         """Return the thousandths of a CPU that are left for best-effort pods, and how they were computed."""
-        rule, capacity, used = made.rules[THRESHOLD], made.sample.cpus * 1000, _used(made)
+        rule, capacity, used = round_.rules[THRESHOLD], round_.sample.cpus * 1000, _used(round_)
         budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
         reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
         return budget, f"{reason}less {used.others:.0f}"
 
-    def _situation(self, made: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
-        top, node = made.best_effort_folder, made.parts.decisions.node
+    def _situation(self, round_: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
+        top, node = round_.best_effort_folder, round_.parts.decisions.node
         rule, apart = node.cpus, node.batch_pools and node.quirks.best_effort_cpus_left
-        quota, present = made.read(top, QUOTA), made.read(top, CPUS)
-        shared, lent = self._pools(made)
+        quota, present = round_.read(top, QUOTA), round_.read(top, CPUS)
+        shared, lent = self._pools(round_)
         own = {
             pod.folder
-            for pod in made.pods
+            for pod in round_.pods
             if self._own[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
         }
         return Situation(
             enabled=enabled,
-            by_quota=made.rules[THRESHOLD].by_quota,
+            by_quota=round_.rules[THRESHOLD].by_quota,
             budget=budget,
-            cpus=made.sample.cpus,
+            cpus=round_.sample.cpus,
             quota=quota if isinstance(quota, int) else None,
-            present=(present or frozenset(made.topology.cpus)) if isinstance(present, frozenset) else None,
+            present=(present or frozenset(round_.topology.cpus)) if isinstance(present, frozenset) else None,
             shared=shared,
             lent=lent,
-            folders=[Folder(path, depth, depth == 2 and above in own) for path, depth, above in _below(made, top)],
+            folders=[Folder(path, depth, depth == 2 and above in own) for path, depth, above in _below(round_, top)],
             static=rule is not None and rule.kubelet_policy == "static",
         )
 
-    def _pools(self, made: Round[NodeSlo]) -> tuple[list[Cpu], list[Cpu]]:
+    def _pools(self, round_: Round[NodeSlo]) -> tuple[list[Cpu], list[Cpu]]:
         """CPUs that are free or shared by pods, and those of LSR pods; none at all while some may not be given."""
-        rule = made.parts.decisions.node.cpus
-        if rule is None and any(each.kind == "NodeResourceTopology" for each in made.parts.store.problems()):
-            made.errors.append(f"{NAME}: the CPUs of batch pods stay as they are: NodeResourceTopology cannot be read")
+        rule = round_.parts.decisions.node.cpus
+        if rule is None and any(each.kind == "NodeResourceTopology" for each in round_.parts.store.problems()):
+            round_.errors.append(
+                f"{NAME}: the CPUs of batch pods stay as they are: NodeResourceTopology cannot be read"
+            )
             return [], []
-        taken = {number: qos_class(pod.labels) for pod in made.pods for number in self._own[pod.uid]}
-        cpus = [Cpu(each.number, each.core, each.node, each.package) for each in made.topology.cpus.values()]
+        taken = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
+        cpus = [Cpu(each.number, each.core, each.node, each.package) for each in round_.topology.cpus.values()]
         return pools(cpus, taken, frozenset() if rule is None else rule.withheld)
 
 
-def _program_folders(made: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
+def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
     """The folders of the host's programs that NodeSLO lists, and whether they yield."""
-    spec = (made.parts.store.document("NodeSLO") or {}).get("spec") or {}
+    spec = (round_.parts.store.document("NodeSLO") or {}).get("spec") or {}
     try:
         listed = host_application.by_name(spec.get("hostApplications"))
     except (TypeError, ValueError):
         return
     for application in listed.values():
-        context = context_of(application, made.parts.driver)
+        context = context_of(application, round_.parts.driver)
         if context.cgroup_parent:
             yield context.cgroup_parent.strip("/"), offline_program(application)
 
 
-def _used(made: Round[NodeSlo]) -> Used:
+def _used(round_: Round[NodeSlo]) -> Used:
     """The CPU that is used now; what is not known yet of a pod counts as the system's, which is the careful side."""
     pods = others = programs = other_programs = 0.0
-    for pod in made.pods:
-        milli = made.sample.of(pod.folder).milli or 0
+    for pod in round_.pods:
+        milli = round_.sample.of(pod.folder).milli or 0
         pods += milli
         others += 0 if pod_class.offline(pod.manifest) else milli
-    for folder, offline in _program_folders(made):
-        milli = made.sample.of(folder).milli or 0
+    for folder, offline in _program_folders(round_):
+        milli = round_.sample.of(folder).milli or 0
         programs += milli
         other_programs += 0 if offline else milli
-    return Used(made.sample.milli or 0, pods, others, programs, other_programs, _reserved(made))
+    return Used(round_.sample.milli or 0, pods, others, programs, other_programs, _reserved(round_))
 
 
-def _reserved(made: Round[NodeSlo]) -> int:
+def _reserved(round_: Round[NodeSlo]) -> int:
     """Thousandths of CPUs that the node keeps from pods, as its status tells, or its annotation if that is more."""
-    document = made.parts.store.document("Node") or {}
+    document = round_.parts.store.document("Node") or {}
     status = document.get("status") or {}
     kept = reserved_milli((document.get("metadata") or {}).get("annotations") or {})
     try:
@@ -383,9 +385,9 @@ def _own(pod: StrategyPod, before: frozenset[int]) -> frozenset[int]:
         return before
 
 
-def _below(made: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
+def _below(round_: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
     """A folder, the pods in it and their containers: each with its depth below it, and the folder above."""
-    hierarchies = made.parts.executor.hierarchies
+    hierarchies = round_.parts.executor.hierarchies
     yield top, 0, ""
     for pod in hierarchies.below(top, "cpuset"):
         yield f"{top}/{pod}", 1, top
@@ -407,4 +409,5 @@ STRATEGY: Final = StrategyRow(
         # this does nothing.
         *(Owns(level, "cpuset.cpus", unless=frozenset({CPUSET_HOOK})) for level in (Level.SANDBOX, Level.CONTAINER)),
     ),
+    document_keys=((SLO, "resourceUsedThresholdWithBE"),),
 )

@@ -2,8 +2,7 @@
 
 Order: the CPUs that the scheduler gave the pod; batch pools of the memory nodes it gave; a clear for all pods in the
 best-effort folder, whatever their class, because a loop sets their CPUs; the share pools of those memory nodes; the
-system's CPUs for SYSTEM; all share pools for LS; what the kubelet's static policy gave; all share pools. Next:
-`nri.agent.koordinator.batch_resource`.
+system's CPUs for SYSTEM; all share pools for LS; what the kubelet's static policy gave; all share pools.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.agent.koordinator.documents import TOPOLOGY
 from nri.agent.koordinator.names import BATCH_CPU, BE, LABEL_QOS, LS, SYSTEM, qos_class
 from nri.agent.koordinator.node import CpusetRule, Node, SharePool
 from nri.agent.koordinator.pod_annotations import AMOUNTS, read
@@ -226,7 +226,7 @@ def _decide_container(context: ContainerContext, node: Node) -> Decision:
 HOOK: Final = Hook(
     NAME,
     True,
-    ("NodeResourceTopology",),
+    (TOPOLOGY,),
     (LABEL_QOS, ANNOTATION_STATUS),
     {
         RUN_POD: lambda context, node: pod_quota(context, keep_quota=node.keep_quota),
@@ -240,4 +240,5 @@ HOOK: Final = Hook(
         Owns(Level.CONTAINER, "cpuset.cpus"),
         Owns(Level.HOST_APPLICATION, "cpuset.cpus"),
     ),
+    document_keys=((TOPOLOGY, f"annotation {ANNOTATION_SHARE_POOLS}"),),
 )

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri.agent.koordinator import batch_resource, pod_class
-from nri.agent.koordinator.documents import NodeSlo
+from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
 from nri.agent.loops.round import Round, StrategyPod
@@ -377,9 +377,9 @@ class Evict(Strategy):
         """Whether there is work: NodeSLO asks for it."""
         return rules[THRESHOLD].enabled
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide whether pods have to go."""
-        rule, now = made.rules[THRESHOLD], made.sample.at
+        rule, now = round_.rules[THRESHOLD], round_.sample.at
         if not rule.enabled:
             self._window.clear()
             self._node.clear()
@@ -389,34 +389,34 @@ class Evict(Strategy):
         releases = {}
         for feature in self.features:
             if valid(feature, rule.keys):
-                releases[feature] = self.release(made, feature)
+                releases[feature] = self.release(round_, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
-                made.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
+                round_.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
         if now < self._again:
             return
         self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
-        tasks = [Task(feature, need, self.victims(made, feature)) for feature, (need, _) in releases.items() if need]
+        tasks = [Task(feature, need, self.victims(round_, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
-        requests = _Requests(made, reasons, self._refused)
+        requests = _Requests(round_, reasons, self._refused)
         if evict_round(tasks, set(self.accepted), requests):
             self._again = now + self._cooldown_s
         self.accepted |= dict.fromkeys(requests.accepted, now)
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 
-    def release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+    def release(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         """The amount that a feature has to free, and why."""
         if feature.how == "satisfaction":
-            return self._satisfaction(made, feature)
+            return self._satisfaction(round_, feature)
         if feature.how == "allocatable":
-            return _allocatable(made, feature)
-        sample, keys = made.sample, made.rules[THRESHOLD].keys
+            return _allocatable(round_, feature)
+        sample, keys = round_.sample, round_.rules[THRESHOLD].keys
         used: float | None
         if feature.kind == "cpu":
             used, capacity, why = sample.milli, sample.cpus * 1000, sample.no_cpu
         else:
             used, capacity, why = sample.memory_used, sample.memory_total or 0, sample.no_memory
         if used is None or not capacity:
-            made.cannot(feature.name, "no pod is evicted", why)
+            round_.cannot(feature.name, "no pod is evicted", why)
             return {}, ""
         if feature.kind == "cpu":
             used = self._used_on_average(sample.at, used, keys.get("cpuEvictTimeWindowSeconds", 0))
@@ -431,12 +431,12 @@ class Evict(Strategy):
             self._node.popleft()
         return sum(each for _, each in self._node) / len(self._node)
 
-    def _satisfaction(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-        rule, now = made.rules[THRESHOLD], made.sample.at
-        if not made.sample.cpus:
-            made.cannot(feature.name, "no pod is evicted", made.sample.no_cpu)
+    def _satisfaction(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+        rule, now = round_.rules[THRESHOLD], round_.sample.at
+        if not round_.sample.cpus:
+            round_.cannot(feature.name, "no pod is evicted", round_.sample.no_cpu)
             return {}, ""
-        sample = self.batch_cpu(made)
+        sample = self.batch_cpu(round_)
         if sample is None:
             return {}, ""
         self._window.append((now, sample))
@@ -451,54 +451,54 @@ class Evict(Strategy):
         share = int(100 * sample.limit / sample.request) if sample.request else 100
         return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
 
-    def batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+    def batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
         """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
-        measured = self.measured_batch_cpu(made)
-        if measured is None or made.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
+        measured = self.measured_batch_cpu(round_)
+        if measured is None or round_.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
             return measured
-        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
+        status: Mapping[str, Any] = (round_.parts.store.document("Node") or {}).get("status") or {}
         try:
             return measured._replace(limit=ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1)
         except (KeyError, TypeError, ValueError):
             return None
 
-    def measured_batch_cpu(self, made: Round[NodeSlo]) -> BatchCpu | None:
+    def measured_batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
         """Return what all batch pods use and ask for, and what their folder allows; None while it is not known."""
-        folder = made.best_effort_folder
-        used = made.sample.of(folder).milli
+        folder = round_.best_effort_folder
+        used = round_.sample.of(folder).milli
         if used is None:
             return None
-        most = limit = made.sample.cpus * 1000
-        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
+        most = limit = round_.sample.cpus * 1000
+        quota, cpus = round_.read(folder, QUOTA), round_.read(folder, CPUS)
         if isinstance(quota, int) and quota > 0:
             limit = min(limit, quota * 1000 // _PERIOD_US)
         if isinstance(cpus, frozenset) and cpus:
             limit = min(limit, len(cpus) * 1000)
-        asked = sum(_batch_milli(pod, most) for pod in made.pods if pod_class.labelled_be(pod.labels))
+        asked = sum(_batch_milli(pod, most) for pod in round_.pods if pod_class.labelled_be(pod.labels))
         return BatchCpu(used, asked, limit)
 
-    def victims(self, made: Round[NodeSlo], feature: Feature) -> list[Victim]:
+    def victims(self, round_: Round[NodeSlo], feature: Feature) -> list[Victim]:
         """The pods that may go, in order; why others may not is noted."""
-        pods = {pod.uid: pod for pod in made.pods}
+        pods = {pod.uid: pod for pod in round_.pods}
         cpu = feature.kind == "cpu"
-        used = {uid: made.sample.of(pod.folder) for uid, pod in pods.items()}
+        used = {uid: round_.sample.of(pod.folder) for uid, pod in pods.items()}
         sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
         known = {uid: int(size) for uid, size in sizes.items() if size is not None}
         found = []
-        keys = made.rules[THRESHOLD].keys
-        for pod in made.pods:
+        keys = round_.rules[THRESHOLD].keys
+        for pod in round_.pods:
             if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
                 why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
-                made.spared[pod.subject(), feature.name] = why
+                round_.spared[pod.subject(), feature.name] = why
         batch = feature.how == "satisfaction"
-        asked = {uid: _batch_milli(pod, made.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
-        for victim in ranked(feature, [pod.manifest for pod in made.pods], known, keys, asked):
+        asked = {uid: _batch_milli(pod, round_.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
+        for victim in ranked(feature, [pod.manifest for pod in round_.pods], known, keys, asked):
             one = pods[_uid(victim.pod)]
             why = pod_class.never_evicted(victim.pod)
             if not why and frees(feature, victim)[1] > 0:
                 found.append(victim)
             elif why:
-                made.spared[one.subject(), feature.name] = why
+                round_.spared[one.subject(), feature.name] = why
         return found
 
 
@@ -551,20 +551,20 @@ class _Requests:
         return is_accepted
 
 
-def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
     """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
-    status = (made.parts.store.document("Node") or {}).get("status") or {}
-    given, keys = status.get("allocatable"), made.rules[THRESHOLD].keys
+    status = (round_.parts.store.document("Node") or {}).get("status") or {}
+    given, keys = status.get("allocatable"), round_.rules[THRESHOLD].keys
     if not isinstance(given, dict):
-        made.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
+        round_.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
         return {}, ""
     try:
         allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in given.items()}
     except ValueError as error:
-        made.errors.append(f"{feature.name}: allocatable of the Node: {error}")
+        round_.errors.append(f"{feature.name}: allocatable of the Node: {error}")
         return {}, ""
     asked: Counter[str] = Counter()
-    for pod in made.pods:
+    for pod in round_.pods:
         name, amount = asked_for(feature, pod.manifest, keys)
         if name != feature.kind:  # of plain CPU and memory no eviction of these pods frees any
             asked[name] += amount
@@ -586,20 +586,30 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     return min(request, most)
 
 
-def _row(name: str, what: str, resource: str) -> StrategyRow:
-    return StrategyRow(name, False, what, f"nri.agent.koordinator.evict:{resource}Evict")
+_CPU: Final = "nri.agent.koordinator.evict:CpuEvict"
+_MEMORY: Final = "nri.agent.koordinator.evict:MemoryEvict"
+
+
+def _row(name: str, what: str, strategy: str) -> StrategyRow:
+    return StrategyRow(
+        name,
+        False,
+        what,
+        strategy,
+        document_keys=((SLO, "resourceUsedThresholdWithBE"),),
+    )
 
 
 #: All features of one resource are one strategy.
 STRATEGIES: Final = (
-    _row("BECPUEvict", "batch pods that get too little CPU are evicted", "Cpu"),
-    _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", "Cpu"),
-    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", "Cpu"),
-    _row("BEMemoryEvict", "batch pods are evicted when memory runs short", "Memory"),
-    _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", "Memory"),
+    _row("BECPUEvict", "batch pods that get too little CPU are evicted", _CPU),
+    _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", _CPU),
+    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", _CPU),
+    _row("BEMemoryEvict", "batch pods are evicted when memory runs short", _MEMORY),
+    _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", _MEMORY),
     _row(
         "MemoryAllocatableEvict",
         "batch and mid pods that ask for more memory than there is for them are evicted",
-        "Memory",
+        _MEMORY,
     ),
 )

@@ -1,7 +1,7 @@
 """GPUEnvInject: which GPUs a container sees, and with HAMi-core the limits and the library that enforce a share of one.
 
 From the annotation that the scheduler leaves. The folder that HAMi's monitor shares with a container has to exist
-before the mount: `monitor_folder` names it for its maker. Next: `nri.agent.koordinator.rdma`.
+before the mount: `monitor_folder` names it for its maker.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 That of HAMi's locks is for all containers, and made if it is missing; the one that HAMi's monitor shares with one
 container is made empty. Rules: one name below the folder of all containers, never a path that an id leads elsewhere;
 what an earlier container of the name has left is moved aside at once and removed by a thread, because a container can
-fill it as it likes. Next: `nri.agent.transports.hook_plugin`.
+fill it as it likes.
 """
 
 from __future__ import annotations

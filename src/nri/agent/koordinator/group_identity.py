@@ -1,8 +1,7 @@
 """GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler lets latency-sensitive pods go first.
 
 From NodeSLO, and for LS pods from the annotation `koordinator.sh/cpuQOS`, which wins. Identities exclude core
-scheduling. On a kernel without the file the knob is unsupported, or substituted by its writer. Next:
-`nri.agent.koordinator.cpuset`.
+scheduling. On a kernel without the file the knob is unsupported, or substituted by its writer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from nri.agent.koordinator.documents import cpu_of, read_spec
+from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import GroupIdentityRule
 from nri.agent.koordinator.pod_annotations import read
@@ -155,8 +154,9 @@ def _with_rule(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:
 HOOK: Final = Hook(
     NAME,
     True,
-    ("NodeSLO",),
+    (SLO,),
     (LABEL_QOS, ANNOTATION_CPU_QOS),
     {RUN_POD: _with_rule(pod), FOLDER: _with_rule(kube_class), PROGRAM: _with_rule(host_application)},
     tuple(Owns(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
+    document_keys=((SLO, "resourceQOSStrategy.{}.cpuQOS"),),
 )

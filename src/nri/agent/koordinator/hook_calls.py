@@ -3,7 +3,7 @@
 Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
 proxy takes a response for the whole. Changes for which the protocol has no words are made by the executor, as soon as
 there is a cgroup to do it to; what cannot be done is reported as unsupported. Of containers it is kept what was asked
-for before our own changes, so that a ratio is not applied twice. Next: `nri.agent.koordinator.hook_server`.
+for before our own changes, so that a ratio is not applied twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Contexts from the requests of Koordinator's hook protocol, and changes in its responses.
 
 Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol has
-no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself. Next:
-`nri.proxy.hook_servers`.
+no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: the proxy finds the agent by a file that the agent writes, and writes again when it is gone. Under the failure
 policy "Ignore" the file goes when the agent stops in order; under "Fail" it stays, so that no pod slips through while
 the agent is being replaced. The socket is root's alone, because requests hold the containers' environment. A changed
-rule is applied to what was started since the agent has. Next: `nri.agent.koordinator.hook_calls`, the answers.
+rule is applied to what was started since the agent has.
 """
 
 from __future__ import annotations

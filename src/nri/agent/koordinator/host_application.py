@@ -1,7 +1,6 @@
 """Host applications: the programs of the host that NodeSLO lists, and their folders.
 
-They are not containers, so no runtime asks about them: a timer and a change of NodeSLO do. Next:
-`nri.agent.koordinator.node`.
+They are not containers, so no runtime asks about them: a timer and a change of NodeSLO do.
 """
 
 from __future__ import annotations

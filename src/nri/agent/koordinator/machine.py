@@ -1,8 +1,7 @@
 """The node before any rule: set up as the settings say, with the machine's caches and its RDMA devices.
 
 Rules: reads only; what cannot be read is None, and the hook that needs it decides nothing. A PCI address comes from a
-pod's annotation, so it has to look like one before it is a part of a path. Next:
-`nri.agent.koordinator.documents`.
+pod's annotation, so it has to look like one before it is a part of a path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Long texts that were read are not read again for each container: a pod's author writes 256 KiB, and 256 containers.
 
 Rules: only long texts are remembered, the newest ones, and never more of them than a bound, because what is read of
-one takes many times its room. The result for a text is shared: do not change it. Next:
-`nri.agent.koordinator.pod_annotations`.
+one takes many times its room. The result for a text is shared: do not change it.
 """
 
 from __future__ import annotations

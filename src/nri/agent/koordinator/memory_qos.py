@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent.explain import Subject
 from nri.agent.koordinator import pod_class
-from nri.agent.koordinator.documents import AUTO, OFF, NodeSlo, Part, PodAnnotation, class_part, json_object
+from nri.agent.koordinator.documents import AUTO, OFF, SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import BATCH_MEMORY, BE, LS, LSE, LSR, SYSTEM
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.loops.strategy import Strategy
@@ -238,40 +238,40 @@ class MemoryQos(Strategy):
         """Whether there is work: memory QoS that is asked for, or that was set."""
         return self._active is not False or any(each.get("enable") for each in rules[MEMORY].values())
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for all pods and the folders above them."""
-        before, self._active = self._active, any(each.get("enable") for each in made.rules[MEMORY].values())
-        self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in made.pods)
+        before, self._active = self._active, any(each.get("enable") for each in round_.rules[MEMORY].values())
+        self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in round_.pods)
         if before is False and not self._active:
             return
         folders = {
-            name: paths.kube_class_path(name, made.parts.driver) for name in (GUARANTEED, BURSTABLE, BEST_EFFORT)
+            name: paths.kube_class_path(name, round_.parts.driver) for name in (GUARANTEED, BURSTABLE, BEST_EFFORT)
         }
         subjects: dict[str, Subject] = {folder: folder_subject(name) for name, folder in folders.items()}
         pods = []
-        for pod in made.pods:
+        for pod in round_.pods:
             subjects[pod.folder] = pod.subject()
             subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
-            pods.append(_pod(made, pod))
-        found = targets(pods, made.rules[MEMORY], _allocatable(made), folders)
-        if before is None and not self._active and not any(_left(made, each) for each in found):
+            pods.append(_pod(round_, pod))
+        found = targets(pods, round_.rules[MEMORY], _allocatable(round_), folders)
+        if before is None and not self._active and not any(_left(round_, each) for each in found):
             return
         told = {each.folder for each in found if each.knob == CACHE_SWITCH}
         found += [Target("pod", each, CACHE_SWITCH, 0) for each in self._cached - told if each in subjects]
         self._cached = frozenset(each.folder for each in found if each.knob == CACHE_SWITCH and each.value)
         for each in found:
-            made.set(
+            round_.set(
                 subjects[each.folder], each.folder, each.knob, each.value, NAME, "NodeSLO's memoryQOS, or the pod's"
             )
 
 
-def _left(made: Round[NodeSlo], target: Target) -> bool:
+def _left(round_: Round[NodeSlo], target: Target) -> bool:
     """Whether a value that is off was set."""
     kubelets = (target.level, target.knob) == ("container", "memory.oom_group")
-    return not kubelets and made.read(target.folder, target.knob) not in (None, target.value)
+    return not kubelets and round_.read(target.folder, target.knob) not in (None, target.value)
 
 
-def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
+def _pod(round_: Round[NodeSlo], pod: StrategyPod) -> Pod:
     name = BATCH_MEMORY if pod_class.labelled_be(pod.labels) else "memory"
     names = (name, "memory") if from_runtime(pod.manifest) else (name,)
     containers = [
@@ -282,7 +282,7 @@ def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
         )
         for each in pod.containers
     ]
-    config = POD_MEMORY.in_round(made, pod)
+    config = POD_MEMORY.in_round(round_, pod)
     request, limit = (
         next((amount for each in names if (amount := read(pod.manifest, each))), 0)
         for read in (pod_class.request, pod_class.limit)
@@ -290,15 +290,15 @@ def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
     return Pod(pod.folder, pod.kube_class, config, request, containers, limit)
 
 
-def _allocatable(made: Round[NodeSlo]) -> int | None:
+def _allocatable(round_: Round[NodeSlo]) -> int | None:
     """Bytes that the node has for pods, as its status tells, else all that the machine has; None is not known."""
-    status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
+    status: Mapping[str, Any] = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("allocatable") or {})["memory"]))
     except (KeyError, TypeError, ValueError):
-        found = made.sample.memory_total
+        found = round_.sample.memory_total
     if found is None:
-        made.cannot(NAME, "no memory.high for containers without a limit", made.sample.no_memory)
+        round_.cannot(NAME, "no memory.high for containers without a limit", round_.sample.no_memory)
     return found
 
 
@@ -330,4 +330,5 @@ STRATEGY: Final = StrategyRow(
     "nri.agent.koordinator.memory_qos:MemoryQos",
     tuple(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD, Level.CONTAINER) for file in _FILES),
     ANNOTATION_MEMORY,
+    document_keys=((SLO, "resourceQOSStrategy.{}.memoryQOS"),),
 )

@@ -1,7 +1,4 @@
-"""The labels, annotations and classes by which people tell Koordinator what to do. A table, no logic but `qos_class`.
-
-Next: `nri.agent.koordinator.pod_annotations`, which reads what is under these keys.
-"""
+"""Koordinator's QoS classes, the label of a pod's class, and names that several features read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """OOMScoreAdj: how early the kernel kills a container's processes, from the pod's annotations.
 
-A value for the container by name goes before the one for the whole pod. The pause container keeps the runtime's. Next:
-`nri.agent.koordinator.host_application`.
+A value for the container by name goes before the one for the whole pod. The pause container keeps the runtime's.
 """
 
 from __future__ import annotations

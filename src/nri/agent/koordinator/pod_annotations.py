@@ -1,8 +1,7 @@
 """Read what is in a pod's annotations: one function each, which raises ValueError for what cannot be read.
 
 The error's text begins with the annotation's key, so that it can be shown as it is. Do not change the result:
-`nri.agent.koordinator.memo` keeps it for the next caller. Next: `nri.policies.shapes`, which knows how such texts
-are read.
+`nri.agent.koordinator.memo` keeps it for the next caller.
 """
 
 from __future__ import annotations

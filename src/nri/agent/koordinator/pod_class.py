@@ -7,8 +7,7 @@
 | `offline` | either of them: what yields CPU to all others |
 
 Rules: a pod is the API's JSON. A value that its source does not know is unknown, and no default replaces it where a pod
-could be harmed. The default priority of a class serves to sort pods that may be evicted. Next:
-`nri.agent.koordinator.evict`.
+could be harmed. The default priority of a class serves to sort pods that may be evicted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slips of a pod's author that would go unnoticed: labels, annotations, keys and words in them that nothing reads.
 
 Rules: pure, and a line for each, with the nearest that is read. Only what looks like Koordinator's is reported; it has
-more keys than the agent reads, and others have keys of their own. Next: `nri.agent.koordinator.unread`.
+more keys than the agent reads, and others have keys of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Koordinator's profile as one value: hooks, strategies, documents, and what standalone mode does for it.
+"""Koordinator's profile: one row for each hook, strategy and part of NodeSLO, and the kinds of documents.
 
-Order: hooks as in `nri.agent.koordinator.node`; strategies as they have their rounds. A new strategy is a module
-and a row. Next: `nri.agent.profile`, which says what each field is.
+A new hook or strategy is a module of this package and a row here. `nri.agent.profile` says what each field is.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from nri.agent.koordinator import (
 from nri.agent.koordinator.documents import NODE, SLO, TOPOLOGY, NodeSlo, PodAnnotation
 from nri.agent.koordinator.gpu_folder import make_folder
 from nri.agent.koordinator.host_application import context_of
-from nri.agent.koordinator.keys import asked, origins
+from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
 from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.node import NO_RATIO, BatchRule, Node
@@ -45,6 +44,7 @@ from nri.agent.koordinator.unread import unread, unread_annotations
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
 from nri.policies.changes import HookError
 from nri.policies.contexts import HostApplicationContext, PodContext
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.policies.shapes import Record, Table, fit
 
 Document = Mapping[str, Any]
@@ -85,6 +85,10 @@ PARTS: Final = (
     block_io.ROOT_DISKS,
     system_config.SYSTEM_CONFIG,
 )
+#: NodeSLO's key of each QoS class and Kubernetes class.
+_CLASS_KEYS: Final = {
+    **memory_qos.CLASS_KEYS, GUARANTEED: "lsrClass", BURSTABLE: "lsClass", BEST_EFFORT: "beClass",
+}  # fmt: skip
 #: The annotations that strategies read.
 POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
     cpu_burst.POD_BURST,
@@ -200,6 +204,17 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
     return wrong
 
 
+def _origins(name: str, pod_class: str) -> tuple[tuple[str, str], ...]:
+    """Return the kinds and keys of documents by which a hook or strategy decides.
+
+    Args:
+        name: of the hook or strategy.
+        pod_class: the pod's QoS class, or its Kubernetes class.
+    """
+    keys = next((row.document_keys for row in (*HOOKS, *STRATEGIES) if row.name == name), ())
+    return tuple((kind, key.format(_CLASS_KEYS.get(pod_class, "lsClass"))) for kind, key in keys)
+
+
 PROFILE: Final = Profile(
     name="koordinator",
     hooks=HOOKS,
@@ -225,6 +240,6 @@ PROFILE: Final = Profile(
     unread=partial(pod_unread, frozenset().union(*(hook.keys for hook in HOOKS))),
     absent_containers=absent_containers,
     class_of=lambda pod: qos_class(pod.labels),
-    asked=asked,
-    origins=origins,
+    asked=requested_gates,
+    origins=_origins,
 )

@@ -2,7 +2,7 @@
 
 Rules of this file: as those of `nri.rules`. An attribute is False in `Quirks.REFERENCE` and True by default, its name
 says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table
-"Other systems" in ``docs/deviations.md``. Next: `nri.agent.koordinator.node`.
+"Other systems" in ``docs/deviations.md``.
 """
 
 from __future__ import annotations

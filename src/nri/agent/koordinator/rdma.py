@@ -1,8 +1,7 @@
 """RDMADeviceInject: the device nodes of the RDMA functions that the scheduler gave a container.
 
 The connection manager's node, and the verbs node of each virtual function, or of the physical one if there are none.
-Which verbs a PCI function has, and a node's numbers, are asked of `Devices`, which the machine's side answers. Next:
-`nri.agent.koordinator.resctrl`.
+Which verbs a PCI function has, and a node's numbers, are asked of `Devices`, which the machine's side answers.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Rules: a new NodeSLO also reaches what a pod has given its containers, and folders of pods that are listed no more,
 where the kernel knows identities at all. Only resctrl groups of this agent are removed, by their prefix, and never
-before all pods are known, because then none asks for any; the processes of such a group go back to the first one. Next:
-`nri.agent.koordinator.network`.
+before all pods are known, because then none asks for any; the processes of such a group go back to the first one.
 """
 
 from __future__ import annotations

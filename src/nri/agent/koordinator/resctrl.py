@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nri.agent.koordinator import pod_class
-from nri.agent.koordinator.documents import NodeSlo, Part, class_part
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part, class_part
 from nri.agent.koordinator.names import BE, LS, LSE, LSR
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.pod_annotations import read
@@ -255,30 +255,30 @@ class ClassResctrl(Strategy):
         """Whether there is work: a class that asks for it, or groups that were made."""
         return bool(self._active) or any(each.get("enable") for each in rules[CACHES].values())
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for each class."""
-        caches, cache = made.rules[CACHES], made.parts.decisions.node.cache
+        caches, cache = round_.rules[CACHES], round_.parts.decisions.node.cache
         if self._active is None:
-            self._active = not GROUPS.keys().isdisjoint(host.Resctrl(made.parts.root).groups())
+            self._active = not GROUPS.keys().isdisjoint(host.Resctrl(round_.parts.root).groups())
         before, self._active = self._active, any(each.get("enable") for each in caches.values())
         if not (before or self._active):
             return
         if cache is None:
-            made.cannot(
+            round_.cannot(
                 CLASS_NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches"
             )
             return
         for group, key in GROUPS.items():
             lines = class_schemata(caches[key], cache.mask, cache.vendor, cache.ids) if cache.mask else ()
-            tasks = self._threads(made, group) if caches[key].get("enable") else ()
-            made.groups.append(Resctrl(group, "".join(lines), tasks))
+            tasks = self._threads(round_, group) if caches[key].get("enable") else ()
+            round_.groups.append(Resctrl(group, "".join(lines), tasks))
 
-    def _threads(self, made: Round[NodeSlo], group: str) -> tuple[int, ...]:
+    def _threads(self, round_: Round[NodeSlo], group: str) -> tuple[int, ...]:
         found: list[int] = []
-        for pod in made.pods:
+        for pod in round_.pods:
             if group_of(pod_class.default_qos(pod.manifest)) == group and ANNOTATION_RESCTRL not in pod.annotations:
                 for each in pod.containers:
-                    found += made.parts.executor.threads(each.cgroup_parent)
+                    found += round_.parts.executor.threads(each.cgroup_parent)
         return tuple(found)
 
 
@@ -289,4 +289,5 @@ STRATEGY: Final = StrategyRow(
     "cache and memory bandwidth of the QoS classes",
     "nri.agent.koordinator.resctrl:ClassResctrl",
     (Owns(Level.NODE, "resctrl"),),
+    document_keys=((SLO, "resourceQOSStrategy.{}.resctrlQOS"),),
 )

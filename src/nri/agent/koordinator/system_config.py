@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.agent.koordinator.documents import NodeSlo, Part
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
 from nri.agent.profile import StrategyRow
@@ -84,29 +84,29 @@ class SystemConfig(Strategy):
         """Whether there is work: a switch that is asked for, or that was set."""
         return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._before)
 
-    def round(self, made: Round[NodeSlo]) -> None:
+    def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the machine."""
-        values, why = wanted(made.rules[SYSTEM_CONFIG], _memory(made))
+        values, why = wanted(round_.rules[SYSTEM_CONFIG], _memory(round_))
         if why:
-            made.errors.append(f"{NAME}: {why}")
+            round_.errors.append(f"{NAME}: {why}")
         for name, value in values.items():
-            present = read_switch(made.parts.root, name)
+            present = read_switch(round_.parts.root, name)
             if isinstance(present, int):
                 self._before.setdefault(name, present)
-                made.switches.append((NAME, name, value))
+                round_.switches.append((NAME, name, value))
             else:
-                made.cannot(NAME, f"{name} stays as it is", present.reason)
+                round_.cannot(NAME, f"{name} stays as it is", present.reason)
         for name in self._before.keys() - values.keys():
-            made.switches.append((NAME, name, self._before.pop(name)))
+            round_.switches.append((NAME, name, self._before.pop(name)))
 
 
-def _memory(made: Round[NodeSlo]) -> int:
+def _memory(round_: Round[NodeSlo]) -> int:
     """Bytes that the node has, as its status tells, else the machine; 0 is not known."""
-    status = (made.parts.store.document("Node") or {}).get("status") or {}
+    status = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("capacity") or {})["memory"]))
     except (KeyError, TypeError, ValueError):
-        return made.sample.memory_total or 0
+        return round_.sample.memory_total or 0
 
 
 SYSTEM_CONFIG: Final = Part(lambda spec: parse(spec.get("systemStrategy")), System())
@@ -116,4 +116,5 @@ STRATEGY: Final = StrategyRow(
     "the machine's sysctls of memory: what the kernel keeps free, and when it begins to reclaim",
     "nri.agent.koordinator.system_config:SystemConfig",
     (Owns(Level.NODE, "sysctl"),),
+    document_keys=((SLO, "systemStrategy"),),
 )

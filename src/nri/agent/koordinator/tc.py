@@ -20,13 +20,14 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
+    DOCUMENT_KEYS,
     Bandwidths,
     node_total,
     pod_bandwidths,
     shared_out,
     unsigned,
 )
-from nri.agent.koordinator.documents import read_spec
+from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
@@ -98,10 +99,11 @@ def class_name(major: int, minor: int) -> str:
 HOOK: Final = Hook(
     NAME,
     False,
-    ("NodeSLO", "pods"),
+    (SLO, "pods"),
     (LABEL_QOS, ANNOTATION_NETWORK_QOS),
     {},
     (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
+    document_keys=DOCUMENT_KEYS,
 )
 
 

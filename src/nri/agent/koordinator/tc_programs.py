@@ -2,8 +2,7 @@
 
 Rules: a discipline of another program is left alone, and told. Everything that was made is looked at each time, and
 made again if it is missing; all of it once in `refresh_s`. Only objects with our names are removed. Programs
-are run by their list of words, never by a shell, until a deadline; what they say is cut. Next:
-:mod:`nri.agent.koordinator.tc`.
+are run by their list of words, never by a shell, until a deadline; what they say is cut.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
+    DOCUMENT_KEYS,
     UINT64,
     Bandwidths,
     node_total,
@@ -123,10 +124,11 @@ def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
 HOOK: Final = Hook(
     NAME,
     False,
-    ("NodeSLO", "pods"),
+    (SLO, "pods"),
     (LABEL_QOS, ANNOTATION_NETWORK_QOS),
     {},
     (Owns(Level.NODE, "terway"),),
+    document_keys=DOCUMENT_KEYS,
 )
 
 

@@ -1,7 +1,7 @@
 """Keys of rules without effect: that nothing reads, with the nearest that is read, that are null, or mean nothing.
 
 Rules: pure; what is below a key that is not read is not looked at, nor a key whose value asks for nothing, as a part of
-which all is off: the manager writes these for each class. Next: `nri.agent.rules`, which reports them.
+which all is off: the manager writes these for each class.
 """
 
 from __future__ import annotations

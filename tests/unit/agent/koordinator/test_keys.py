@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.agent.koordinator.documents import DEFAULTS
-from nri.agent.koordinator.keys import asked, origins
+from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.unread import unread
 
@@ -45,14 +45,14 @@ ON = {"enable": True}
     ],
 )
 def test_what_is_switched_on_asks_for_its_gate_by_its_key(spec: dict[str, Any], gates: dict[str, str]) -> None:
-    assert asked({"spec": spec}) == gates
+    assert requested_gates({"spec": spec}) == gates
 
 
 @pytest.mark.parametrize(
     "document", [None, {}, {"spec": None}, {"spec": 5}, {"spec": DEFAULTS}, {"spec": {STRATEGY: []}}]
 )
 def test_defaults_and_nothing_ask_for_none(document: Any) -> None:
-    assert asked(document) == {}
+    assert requested_gates(document) == {}
 
 
 #: Hooks that read pods alone.
@@ -61,7 +61,7 @@ _PODS_ALONE = {each.name for each in PROFILE.hooks if not set(each.sources) - {"
 
 @pytest.mark.parametrize("name", [row.name for row in (*PROFILE.hooks, *PROFILE.strategies)])
 def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
-    found = origins(name, "BE")
+    found = PROFILE.origins(name, "BE")
     assert bool(found) is (name not in _PODS_ALONE)
     for kind, key in found:
         spec: dict[str, object] = {"spec": {}}
@@ -74,5 +74,7 @@ def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
 
 
 def test_a_key_of_a_class_is_that_of_the_pods_class_or_of_its_kubernetes_class() -> None:
-    keys = [origins("GroupIdentity", of)[0][1].split(".")[1] for of in ("BE", "LSE", "BestEffort", "Burstable", "")]
+    keys = [
+        PROFILE.origins("GroupIdentity", of)[0][1].split(".")[1] for of in ("BE", "LSE", "BestEffort", "Burstable", "")
+    ]
     assert keys == ["beClass", "lsrClass", "beClass", "lsClass", "lsClass"]

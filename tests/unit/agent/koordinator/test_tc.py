@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator import bandwidths
+from nri.agent.koordinator import bandwidths, tc
 from nri.agent.koordinator import names as n
-from nri.agent.koordinator import tc
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, minors, own_minors

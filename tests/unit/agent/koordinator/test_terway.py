@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator import bandwidths
-from nri.agent.koordinator import names, terway
+from nri.agent.koordinator import bandwidths, names, terway
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
