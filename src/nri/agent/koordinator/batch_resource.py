@@ -30,6 +30,44 @@ ANNOTATION_EXTENDED: Final = "node.koordinator.sh/extended-resource-spec"
 SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUNTS}))})
 
 
+def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
+    text = annotations.get(ANNOTATION_EXTENDED)
+    found: dict[str, ExtendedResources] | None = None
+    if text is not None:
+        found = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
+    return found
+
+
+def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """Return batch resources by container from a pod's annotation; None if it cannot be read."""
+    try:
+        return extended_resources(given)
+    except ValueError:
+        return None
+
+
+def batch_request(containers: Iterable[ExtendedResources]) -> int:
+    """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
+    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
+
+
+def _extended(text: str) -> dict[str, ExtendedResources] | None:
+    spec = decode(text, SHAPE).get("containers")
+    if spec is None:
+        return None
+    return {
+        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
+        for name, each in spec.items()
+    }
+
+
+def has_cfs_quota(spec: Any) -> bool:
+    """Return whether batch pods have a CPU quota: not while their folder is suppressed by one, which must be larger."""
+    threshold = read_spec(spec).get("resourceUsedThresholdWithBE", {})
+    return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
+
+
 def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
 
@@ -111,44 +149,6 @@ def _quota(rule: BatchRule, milli_cpu: int, quirks: Quirks) -> int:
 def _limit(containers: Collection[ExtendedResources], name: str) -> int:
     limits = [formulas.amount(each.limits, name) for each in containers]
     return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)
-
-
-def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
-    text = annotations.get(ANNOTATION_EXTENDED)
-    found: dict[str, ExtendedResources] | None = None
-    if text is not None:
-        found = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
-    return found
-
-
-def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return batch resources by container from a pod's annotation; None if it cannot be read."""
-    try:
-        return extended_resources(given)
-    except ValueError:
-        return None
-
-
-def batch_request(containers: Iterable[ExtendedResources]) -> int:
-    """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
-    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
-
-
-def _extended(text: str) -> dict[str, ExtendedResources] | None:
-    spec = decode(text, SHAPE).get("containers")
-    if spec is None:
-        return None
-    return {
-        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
-        for name, each in spec.items()
-    }
-
-
-def has_cfs_quota(spec: Any) -> bool:
-    """Return whether batch pods have a CPU quota: not while their folder is suppressed by one, which must be larger."""
-    threshold = read_spec(spec).get("resourceUsedThresholdWithBE", {})
-    return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
 
 
 def _decide_container(context: ContainerContext, node: Node) -> Decision:

@@ -29,6 +29,24 @@ LABEL_CORE_POLICY: Final = "koordinator.sh/core-sched-policy"
 _EXPELLERS = {"lsrClass": True, "lsClass": True, "beClass": False}
 
 
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
+    """Return core scheduling by class; everything is off unless NodeSLO's CPU policy is `coreSched`."""
+    strategy = read_spec(spec).get("resourceQOSStrategy", {})
+    chosen = strategy.get("policies", {}).get("cpuPolicy", "") == "coreSched"
+    classes: dict[str, CoreSchedClass] = {}
+    for name, default in _EXPELLERS.items():
+        cpu = cpu_of(strategy, name, quirks)
+        enabled = chosen and cpu.get("enable", False)
+        expels = cpu.get("coreExpeller", default and enabled)
+        classes[name] = CoreSchedClass(enabled, chosen and expels, chosen and cpu.get("schedIdle", 0) == 1)
+    lsr, ls, be = classes["lsrClass"], classes["lsClass"], classes["beClass"]
+    return CoreSchedRule(
+        enabled=any(each.enabled for each in classes.values()),
+        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        kube_pods={GUARANTEED: lsr if lsr.enabled else ls, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
 def membership(
     labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule, quirks: Quirks = Quirks.DEFAULT
 ) -> Membership:
@@ -51,24 +69,6 @@ def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
     own = rule.kube_pods.get(context.kube_class)
     idle = own is not None and own.cpu_idle
     return Decision(Changes({"cpu.idle": int(idle)}), f"NodeSLO, for the {context.kube_class} folder")
-
-
-def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
-    """Return core scheduling by class; everything is off unless NodeSLO's CPU policy is `coreSched`."""
-    strategy = read_spec(spec).get("resourceQOSStrategy", {})
-    chosen = strategy.get("policies", {}).get("cpuPolicy", "") == "coreSched"
-    classes: dict[str, CoreSchedClass] = {}
-    for name, default in _EXPELLERS.items():
-        cpu = cpu_of(strategy, name, quirks)
-        enabled = chosen and cpu.get("enable", False)
-        expels = cpu.get("coreExpeller", default and enabled)
-        classes[name] = CoreSchedClass(enabled, chosen and expels, chosen and cpu.get("schedIdle", 0) == 1)
-    lsr, ls, be = classes["lsrClass"], classes["lsClass"], classes["beClass"]
-    return CoreSchedRule(
-        enabled=any(each.enabled for each in classes.values()),
-        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
-        kube_pods={GUARANTEED: lsr if lsr.enabled else ls, BURSTABLE: ls, BEST_EFFORT: be},
-    )
 
 
 HOOK: Final = Hook(

@@ -27,36 +27,6 @@ ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
 _EPSILON: Final = 0.01
 
 
-def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide a pod's quota; it is known in standalone mode alone."""
-    return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
-
-
-def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide a container's quota."""
-    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
-
-
-def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Whether a pod's CPUs are shared ones. An annotation that cannot be read gives it none of its own."""
-    qos = qos_class(labels)
-    if qos != NONE:
-        return qos == LS
-    try:
-        return not cpuset.own_cpuset(given)
-    except ValueError:
-        return True
-
-
-def _decision(
-    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float, quirks: Quirks
-) -> Decision:
-    quota = None if resources is None else resources.cfs_quota
-    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
-        return Decision()
-    return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
-
-
 def ratio_of(node: Any) -> float:
     """Read the ratio of a node; -1 if it has none. Raises ValueError for one that is no positive number."""
     if not isinstance(node, dict) or not node:
@@ -86,6 +56,36 @@ def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
         return quota
     least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
     return max(math.ceil(quota / ratio), min(quota, least))
+
+
+def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a pod's quota; it is known in standalone mode alone."""
+    return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
+
+
+def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a container's quota."""
+    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
+
+
+def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Whether a pod's CPUs are shared ones. An annotation that cannot be read gives it none of its own."""
+    qos = qos_class(labels)
+    if qos != NONE:
+        return qos == LS
+    try:
+        return not cpuset.own_cpuset(given)
+    except ValueError:
+        return True
+
+
+def _decision(
+    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float, quirks: Quirks
+) -> Decision:
+    quota = None if resources is None else resources.cfs_quota
+    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
+        return Decision()
+    return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
 
 
 def _decide_container(context: ContainerContext, node: Node) -> Decision:

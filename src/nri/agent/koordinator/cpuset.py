@@ -51,6 +51,68 @@ TOPOLOGY_SHAPES = {
 _STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT32, "resources": AMOUNTS}))})
 
 
+def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
+    """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
+    if not isinstance(topology, dict):
+        raise ValueError("there is no NodeResourceTopology")  # noqa: TRY004  (a bad source, not a bad call)
+    annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
+    system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
+    system_cpus = system.get("cpuset", "")
+    own = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
+    kubelet = read(annotations, ANNOTATION_CPU_MANAGER, _POLICY) or {}
+    reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
+    reserved = _checked(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
+    return CpusetRule(
+        share_pools=_share_pools(annotations, ANNOTATION_SHARE_POOLS, quirks),
+        batch_pools=_share_pools(annotations, ANNOTATION_BE_SHARE_POOLS, quirks),
+        kubelet_policy=kubelet.get("policy", ""),
+        system_cpus=system_cpus,
+        withheld=(own if system.get("cpusetExclusive", True) else frozenset())
+        | reserved
+        | _checked(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
+    )
+
+
+def reserved_milli(annotations: Mapping[str, str]) -> int:
+    """Return the thousandths of CPUs that a node keeps from pods by its annotation; 0 if that cannot be read."""
+    try:
+        found = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
+        if found.get("reservedCPUs"):
+            return 1000 * len(parse_cpus(found["reservedCPUs"]))
+        return ceil(found.get("resources", {}).get("cpu", Fraction(0)) * 1000)
+    except ValueError:
+        return 0
+
+
+def _share_pools(annotations: Mapping[str, str], key: str, quirks: Quirks) -> tuple[SharePool, ...]:
+    pools = tuple(
+        SharePool(each.get("socket", 0), each.get("node", 0), each.get("cpuset", ""))
+        for each in read(annotations, key, _POOLS) or ()
+    )
+    if quirks.bad_share_pool_refused:
+        for pool in pools:
+            _checked(pool.cpus, key)
+    return pools
+
+
+def _checked(cpus: str, key: str) -> frozenset[int]:
+    try:
+        return parse_cpus(cpus)
+    except ValueError as error:
+        raise ValueError(f"annotation {key}: {error}") from None
+
+
+def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
+    return read(annotations, ANNOTATION_STATUS, _STATUS) or {}
+
+
+def own_cpuset(annotations: Mapping[str, str]) -> str:
+    """The CPUs that the scheduler gave to this pod alone; "" if none."""
+    cpuset: str = resource_status(annotations).get("cpuset", "")
+    return cpuset
+
+
 def container(
     context: ContainerContext,
     rule: CpusetRule | None,
@@ -155,68 +217,6 @@ def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Ch
     listed = list(pools)
     cpus = (pool.cpus for zone in zones for pool in listed if pool.node == zone.get("node", 0))
     return Changes({"cpuset.cpus": ",".join(cpus)})
-
-
-def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
-    """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
-    if not isinstance(topology, dict):
-        raise ValueError("there is no NodeResourceTopology")  # noqa: TRY004  (a bad source, not a bad call)
-    annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
-    system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
-    system_cpus = system.get("cpuset", "")
-    own = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
-    kubelet = read(annotations, ANNOTATION_CPU_MANAGER, _POLICY) or {}
-    reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
-    reserved = _checked(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
-    return CpusetRule(
-        share_pools=_share_pools(annotations, ANNOTATION_SHARE_POOLS, quirks),
-        batch_pools=_share_pools(annotations, ANNOTATION_BE_SHARE_POOLS, quirks),
-        kubelet_policy=kubelet.get("policy", ""),
-        system_cpus=system_cpus,
-        withheld=(own if system.get("cpusetExclusive", True) else frozenset())
-        | reserved
-        | _checked(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
-    )
-
-
-def reserved_milli(annotations: Mapping[str, str]) -> int:
-    """Return the thousandths of CPUs that a node keeps from pods by its annotation; 0 if that cannot be read."""
-    try:
-        found = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
-        if found.get("reservedCPUs"):
-            return 1000 * len(parse_cpus(found["reservedCPUs"]))
-        return ceil(found.get("resources", {}).get("cpu", Fraction(0)) * 1000)
-    except ValueError:
-        return 0
-
-
-def _share_pools(annotations: Mapping[str, str], key: str, quirks: Quirks) -> tuple[SharePool, ...]:
-    pools = tuple(
-        SharePool(each.get("socket", 0), each.get("node", 0), each.get("cpuset", ""))
-        for each in read(annotations, key, _POOLS) or ()
-    )
-    if quirks.bad_share_pool_refused:
-        for pool in pools:
-            _checked(pool.cpus, key)
-    return pools
-
-
-def _checked(cpus: str, key: str) -> frozenset[int]:
-    try:
-        return parse_cpus(cpus)
-    except ValueError as error:
-        raise ValueError(f"annotation {key}: {error}") from None
-
-
-def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
-    return read(annotations, ANNOTATION_STATUS, _STATUS) or {}
-
-
-def own_cpuset(annotations: Mapping[str, str]) -> str:
-    """The CPUs that the scheduler gave to this pod alone; "" if none."""
-    cpuset: str = resource_status(annotations).get("cpuset", "")
-    return cpuset
 
 
 def _decide_container(context: ContainerContext, node: Node) -> Decision:

@@ -32,6 +32,33 @@ _KERNEL_IDENTITIES = range(-1, 3)
 _DEFAULTS = {"lsrClass": 2, "lsClass": 2, "beClass": -1}
 
 
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
+    """Return the identities. Guaranteed pods without a class have those of LSR, else of LS; their folder has none."""
+    strategy = read_spec(spec).get("resourceQOSStrategy", {})
+    chosen = strategy.get("policies", {}).get("cpuPolicy", "") in ("", "groupIdentity")
+    on, value = {}, {}
+    for name, default in _DEFAULTS.items():
+        cpu = cpu_of(strategy, name, quirks)
+        on[name] = chosen and cpu.get("enable", False)
+        value[name] = cpu.get("groupIdentity", default) if on[name] else 0
+    lsr, ls, be = value["lsrClass"], value["lsClass"], value["beClass"]
+    return GroupIdentityRule(
+        enabled=any(on.values()),
+        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        folders={GUARANTEED: 0, BURSTABLE: ls, BEST_EFFORT: be},
+        kube_pods={GUARANTEED: lsr if on["lsrClass"] else ls, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
+def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """A pod's own word on its group identity: `enable`, `groupIdentity`; None if it has none."""
+    found: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
+    identity = (found or {}).get("groupIdentity", 0)
+    if identity not in _KERNEL_IDENTITIES:
+        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
+    return found
+
+
 def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | None) -> GroupIdentityRule | None:
     """Return the rule if there is anything to do under it.
 
@@ -72,33 +99,6 @@ def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -
     """Decide the identity of a host application, by its class."""
     return Decision(
         Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
-    )
-
-
-def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
-    """A pod's own word on its group identity: `enable`, `groupIdentity`; None if it has none."""
-    found: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
-    identity = (found or {}).get("groupIdentity", 0)
-    if identity not in _KERNEL_IDENTITIES:
-        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
-    return found
-
-
-def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
-    """Return the identities. Guaranteed pods without a class have those of LSR, else of LS; their folder has none."""
-    strategy = read_spec(spec).get("resourceQOSStrategy", {})
-    chosen = strategy.get("policies", {}).get("cpuPolicy", "") in ("", "groupIdentity")
-    on, value = {}, {}
-    for name, default in _DEFAULTS.items():
-        cpu = cpu_of(strategy, name, quirks)
-        on[name] = chosen and cpu.get("enable", False)
-        value[name] = cpu.get("groupIdentity", default) if on[name] else 0
-    lsr, ls, be = value["lsrClass"], value["lsClass"], value["beClass"]
-    return GroupIdentityRule(
-        enabled=any(on.values()),
-        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
-        folders={GUARANTEED: 0, BURSTABLE: ls, BEST_EFFORT: be},
-        kube_pods={GUARANTEED: lsr if on["lsrClass"] else ls, BURSTABLE: ls, BEST_EFFORT: be},
     )
 
 

@@ -17,6 +17,16 @@ from nri.policies.shapes import Items, Record, Word, fit
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
 _HOST_FOLDERS["BE"] = "host-best-effort"
 _HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
+_BASE = Word(("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"))
+_PLACE = Record({"base": _BASE, "parentDir": str, "relativePath": str})
+_QOS = Word((LSE, LSR, LS, BE, SYSTEM))
+SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _PLACE, "strategy": Record({})}))
+
+
+def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
+    """Read `spec.hostApplications`; of two of one name the last one counts. Raises ValueError."""
+    listed = fit(list(applications or ()), SPEC, "hostApplications")
+    return {each.get("name", ""): each for each in listed}
 
 
 def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplicationContext:
@@ -36,15 +46,3 @@ def host_application_path(application: dict[str, Any] | None, driver: str = SYST
     return joined(
         kube_class_path(base, driver) if base else "", place.get("parentDir", ""), place.get("relativePath", "")
     )
-
-
-_BASE = Word(("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"))
-_PLACE = Record({"base": _BASE, "parentDir": str, "relativePath": str})
-_QOS = Word((LSE, LSR, LS, BE, SYSTEM))
-SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _PLACE, "strategy": Record({})}))
-
-
-def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
-    """Read `spec.hostApplications`; of two of one name the last one counts. Raises ValueError."""
-    listed = fit(list(applications or ()), SPEC, "hostApplications")
-    return {each.get("name", ""): each for each in listed}

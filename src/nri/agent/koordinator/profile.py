@@ -23,7 +23,6 @@ from nri.agent.koordinator import (
     group_identity,
     host_application,
     memory_qos,
-    node,
     oom_score_adj,
     rdma,
     resctrl,
@@ -38,7 +37,7 @@ from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
 from nri.agent.koordinator.names import LABEL_QOS, qos_class
-from nri.agent.koordinator.node import NO_RATIO, BatchRule, Node
+from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
 from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
 from nri.agent.koordinator.unread import unread, unread_annotations
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
@@ -100,8 +99,8 @@ POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
 class SloRule(NamedTuple):
     """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
 
-    identity: node.GroupIdentityRule
-    core: node.CoreSchedRule
+    identity: GroupIdentityRule
+    core: CoreSchedRule
     has_quota: bool
     spec: Mapping[str, Any]
 

@@ -57,56 +57,6 @@ class TrafficClass(NamedTuple):
     priority: int
 
 
-def classes(rule: TcRule) -> list[TrafficClass]:
-    """Return the classes below the root; none while tc is off or the node's bandwidth is not known."""
-    total = rule.bandwidths.hw_tx_bps_max
-    if not rule.enabled or not total:
-        return []
-    own = {"ls": (rule.bandwidths.l1_tx_bps_min, rule.bandwidths.l1_tx_bps_max)}
-    own["be"] = (rule.bandwidths.l2_tx_bps_min, rule.bandwidths.l2_tx_bps_max)
-    return [
-        TrafficClass(
-            minor, own.get(name, (0, 0))[0] or total * percent // 100, own.get(name, (0, 0))[1] or total, first
-        )
-        for name, (minor, percent, first) in _DEFAULTS.items()
-    ]
-
-
-def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
-    """Return what a pod may be sent and may send, in bits per second; 0 for no limit of its own.
-
-    Raises HookError for an annotation that cannot be read, or a negative bandwidth.
-    """
-    try:
-        found = pod_bandwidths(annotations)
-    except ValueError as error:
-        raise HookError(NAME, str(error)) from None
-    if min(found.values(), default=0) < 0:
-        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(found.values())}")
-    return found.get("ingressLimit", 0), found.get("egressLimit", 0)
-
-
-def minor_of(qos: str) -> int:
-    """Return the class that a pod's traffic belongs to; 0 for a pod without a QoS class, which stays in the default."""
-    return _MINORS.get(qos, 0)
-
-
-def class_name(major: int, minor: int) -> str:
-    """Return a class as tc writes it: `1:2`."""
-    return f"{major}:{minor}"
-
-
-HOOK: Final = Hook(
-    NAME,
-    False,
-    (SLO, "pods"),
-    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
-    {},
-    (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
-    document_keys=DOCUMENT_KEYS,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TcRule:
     """Whether rule_of shapes the node's traffic, and to what, in bits per second."""
@@ -146,6 +96,45 @@ def bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFA
         return unsigned(quantity.ceil(quantity.capped(value)), quirks)
     except ValueError:
         return 0
+
+
+def classes(rule: TcRule) -> list[TrafficClass]:
+    """Return the classes below the root; none while tc is off or the node's bandwidth is not known."""
+    total = rule.bandwidths.hw_tx_bps_max
+    if not rule.enabled or not total:
+        return []
+    own = {"ls": (rule.bandwidths.l1_tx_bps_min, rule.bandwidths.l1_tx_bps_max)}
+    own["be"] = (rule.bandwidths.l2_tx_bps_min, rule.bandwidths.l2_tx_bps_max)
+    return [
+        TrafficClass(
+            minor, own.get(name, (0, 0))[0] or total * percent // 100, own.get(name, (0, 0))[1] or total, first
+        )
+        for name, (minor, percent, first) in _DEFAULTS.items()
+    ]
+
+
+def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
+    """Return what a pod may be sent and may send, in bits per second; 0 for no limit of its own.
+
+    Raises HookError for an annotation that cannot be read, or a negative bandwidth.
+    """
+    try:
+        found = pod_bandwidths(annotations)
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    if min(found.values(), default=0) < 0:
+        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(found.values())}")
+    return found.get("ingressLimit", 0), found.get("egressLimit", 0)
+
+
+def minor_of(qos: str) -> int:
+    """Return the class that a pod's traffic belongs to; 0 for a pod without a QoS class, which stays in the default."""
+    return _MINORS.get(qos, 0)
+
+
+def class_name(major: int, minor: int) -> str:
+    """Return a class as tc writes it: `1:2`."""
+    return f"{major}:{minor}"
 
 
 class Traffic(NamedTuple):
@@ -267,3 +256,14 @@ def own_minors(uids: Iterable[str]) -> dict[str, int]:
 
 def _classify(minor: int) -> str:
     return f"-j CLASSIFY --set-class {_MAJOR}:{minor:x}"
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (SLO, "pods"),
+    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
+    {},
+    (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
+    document_keys=DOCUMENT_KEYS,
+)

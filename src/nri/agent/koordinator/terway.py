@@ -54,6 +54,37 @@ _KUBE_PRIORITIES: Final = {"Guaranteed": 1, "Burstable": 1, "BestEffort": 2}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
+def is_chosen(spec: Any) -> bool:
+    """Whether rule_of is to limit the bandwidths."""
+    policies = read_spec(spec).get("resourceQOSStrategy", {}).get("policies", {})
+    return bool(policies.get("netQOSPolicy") == "terway-qos")
+
+
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
+    """Return the bandwidths in bytes per second. ValueError: one cannot be read or is above the node's."""
+    found = read_spec(spec)
+    if "systemStrategy" not in found:
+        return Bandwidths()
+    total = node_total(found)
+    if total < 0:
+        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {total} is below 0")
+    node = total // 8
+    whole = node if quirks.bandwidth_shares_in_bytes else total
+    return shared_out(found, node, lambda value: bytes_per_s(value, whole, quirks))
+
+
+def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
+    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return unsigned(value, quirks) * total % UINT64 // 100
+    found = unsigned(quantity.ceil(quantity.capped(value)), quirks) // 8
+    if found > total:
+        raise ValueError(f"{value!r} is more than the node's {total}")
+    return found
+
+
 class PodLimits(NamedTuple):
     """A pod's bandwidths in bytes per second; 0 is none."""
 
@@ -119,48 +150,6 @@ def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
     if bits < 0 and quirks.negative_bandwidth_refused:
         raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: a bandwidth is not {bits}")
     return bits % (1 << 64) // 8
-
-
-HOOK: Final = Hook(
-    NAME,
-    False,
-    (SLO, "pods"),
-    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
-    {},
-    (Owns(Level.NODE, "terway"),),
-    document_keys=DOCUMENT_KEYS,
-)
-
-
-def is_chosen(spec: Any) -> bool:
-    """Whether rule_of is to limit the bandwidths."""
-    policies = read_spec(spec).get("resourceQOSStrategy", {}).get("policies", {})
-    return bool(policies.get("netQOSPolicy") == "terway-qos")
-
-
-def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
-    """Return the bandwidths in bytes per second. ValueError: one cannot be read or is above the node's."""
-    found = read_spec(spec)
-    if "systemStrategy" not in found:
-        return Bandwidths()
-    total = node_total(found)
-    if total < 0:
-        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {total} is below 0")
-    node = total // 8
-    whole = node if quirks.bandwidth_shares_in_bytes else total
-    return shared_out(found, node, lambda value: bytes_per_s(value, whole, quirks))
-
-
-def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return unsigned(value, quirks) * total % UINT64 // 100
-    found = unsigned(quantity.ceil(quantity.capped(value)), quirks) // 8
-    if found > total:
-        raise ValueError(f"{value!r} is more than the node's {total}")
-    return found
 
 
 def apply(
@@ -251,3 +240,14 @@ def remove_file(root: Root, folder: str, name: str) -> Result:
     finally:
         os.close(parent)
     return Result(path, "file", "none", Outcome.APPLIED)
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (SLO, "pods"),
+    (LABEL_QOS, ANNOTATION_NETWORK_QOS),
+    {},
+    (Owns(Level.NODE, "terway"),),
+    document_keys=DOCUMENT_KEYS,
+)
