@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nri import host
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator.profile import PROFILE
 from nri.policies.ownership import Owns
 from tests.support import hook_modes
 from tools.deployment.agent.table import MODES, Row, read

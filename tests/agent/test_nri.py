@@ -21,8 +21,8 @@ import pytest
 
 import nri
 from nri.agent.agent import Agent
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.profile import PROFILES
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
 from nri.policies.changes import NO_CHANGES, Changes, Decision

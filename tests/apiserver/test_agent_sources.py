@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO
+from nri.agent.koordinator.cpuset import ANNOTATION_SHARE_POOLS
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.pods.apiserver import ApiserverPods
-from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
-from nri.policies.koordinator.names import ANNOTATION_RATIO, ANNOTATION_SHARE_POOLS
-from nri.policies.koordinator.profile import Node
 from tests.apiserver.following import NODE, make_crds, node, pod, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
 from tests.support.waiting import wait_for

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator.quirks import Quirks
 from nri.config.json_lines import read_json_lines
-from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import STATED, is_left_out, run_hook_case, stages, wrong
 from tests.support.deviation_rows import deviation_rows
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from nri.agent.koordinator.evict import FEATURES
 from nri.agent.rubik.evict import Evict
 from nri.agent.rubik.profile import SERVICES
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
-from nri.policies.koordinator.loops.evict import FEATURES
 from tests.deploy import kubernetes
 from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
 from tests.support.commands import run

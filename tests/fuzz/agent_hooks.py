@@ -6,16 +6,26 @@ import json
 from typing import Any
 
 from nri import host
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator import (
+    bandwidths,
+    batch_resource,
+    core_sched,
+    cpu_normalization,
+    cpuset,
+    gpu,
+    group_identity,
+    oom_score_adj,
+    resctrl,
+)
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.batch_resource import annotated
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.profile import HOOKS, KINDS
+from nri.agent.koordinator.resctrl import INTEL
 from nri.host.process import OOM_SCORES
 from nri.policies import messages
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.hooks import STAGES, decide
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.pod_annotations import annotated
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules import node_slo, node_topology
 from nri.policies.writes import OOM_SCORE, pod_writes, writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
@@ -27,30 +37,30 @@ _SHARE = {"koordinator.sh/gpu-memory-ratio": "50", "koordinator.sh/gpu-core": "5
 _PODS = (
     {
         n.LABEL_QOS: "BE",
-        n.ANNOTATION_EXTENDED: {"containers": {"app": {"requests": _ASKED, "limits": _ASKED}}},
-        n.ANNOTATION_RESCTRL: {"llc": {"schemata": {"range": [0, 30]}}, "mb": {"schemata": {"percent": 20}}},
-        n.ANNOTATION_OOM_SCORE: "5",
-        n.ANNOTATION_OOM_SCORES: {"app": 7},
+        batch_resource.ANNOTATION_EXTENDED: {"containers": {"app": {"requests": _ASKED, "limits": _ASKED}}},
+        resctrl.ANNOTATION_RESCTRL: {"llc": {"schemata": {"range": [0, 30]}}, "mb": {"schemata": {"percent": 20}}},
+        oom_score_adj.ANNOTATION_OOM_SCORE: "5",
+        oom_score_adj.ANNOTATION_OOM_SCORES: {"app": 7},
     },
     {
         n.LABEL_QOS: "LS",
-        n.LABEL_GPU_ISOLATION: "HAMi-core",
-        n.ANNOTATION_STATUS: {"cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}]},
+        gpu.LABEL_GPU_ISOLATION: "HAMi-core",
+        cpuset.ANNOTATION_STATUS: {"cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}]},
         n.ANNOTATION_DEVICES: {
             "gpu": [{"minor": 0, "resources": _SHARE}],
             "rdma": [{"id": "0000:81:00.0", "extension": {"vfs": [{"busID": "0000:81:00.1"}]}}],
         },
-        n.ANNOTATION_CPU_QOS: {"enable": True, "groupIdentity": 2},
-        n.ANNOTATION_NETWORK_QOS: {"ingressLimit": "10M", "egressLimit": "1G"},
+        group_identity.ANNOTATION_CPU_QOS: {"enable": True, "groupIdentity": 2},
+        bandwidths.ANNOTATION_NETWORK_QOS: {"ingressLimit": "10M", "egressLimit": "1G"},
     },
 )
 _POOLS = '[{"socket": 0, "node": 0, "cpuset": "0-3"}]'
 _META = {
     "annotations": {
-        n.ANNOTATION_SHARE_POOLS: _POOLS,
-        n.ANNOTATION_CPU_MANAGER: '{"policy": "static"}',
-        n.ANNOTATION_SYSTEM_QOS: '{"cpuset": "0"}',
-        n.ANNOTATION_RATIO: "1.2",
+        cpuset.ANNOTATION_SHARE_POOLS: _POOLS,
+        cpuset.ANNOTATION_CPU_MANAGER: '{"policy": "static"}',
+        cpuset.ANNOTATION_SYSTEM_QOS: '{"cpuset": "0"}',
+        cpu_normalization.ANNOTATION_RATIO: "1.2",
     }
 }
 _CLASS = {
@@ -79,9 +89,9 @@ class _Devices:
 
 
 _NODE = Node(
-    identity=node_slo.group_identity(_SPEC),
-    cpus=node_topology.parse({"metadata": _META}),
-    core=node_slo.core_sched(_SPEC),
+    identity=group_identity.rule_of(_SPEC),
+    cpus=cpuset.rule_of({"metadata": _META}),
+    core=core_sched.rule_of(_SPEC),
     ratio=1.2,
     cache=Cache((0, 1), 0xFFF, INTEL),
     devices=_Devices(),

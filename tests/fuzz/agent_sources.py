@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.pods.kubelet import pods_of
 from nri.agent.pods.verbose_info import container_info, pod_info
-from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.store import RuleStore
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
@@ -17,7 +18,6 @@ from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
 from nri.kube.kept import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
-from nri.policies.koordinator.profile import Node
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 

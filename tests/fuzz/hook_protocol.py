@@ -6,10 +6,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from nri.agent.koordinator import hook_fields as words
 from nri.cri.pb import api_pb2 as cri
-from nri.policies.koordinator.convert import proxy as words
-from nri.policies.koordinator.hook_protocol import merge, requests
-from nri.policies.koordinator.hook_protocol.dispatch import STAGES
+from nri.proxy.hook_servers import merge, requests
+from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.messages import METHODS, change_container, change_pod, change_update, fields_of
 from nri.proxy.hook_servers.pb import api_pb2 as pb
 from nri.proxy.hook_servers.registrations import parse

@@ -12,7 +12,8 @@ from contextlib import suppress
 
 from hypothesis import strategies as st
 
-from nri.agent.profiles.koordinator.strategies import rules as strategy
+from nri.agent.koordinator import cpu_burst, documents
+from nri.agent.koordinator.profile import PARTS, POD_ANNOTATIONS
 from nri.api import cpuset, naming
 from nri.api import messages as m
 from nri.api.events import EventMask
@@ -225,11 +226,17 @@ def _cgroup_path(data: bytes) -> None:
 
 def _loop_annotations(data: bytes) -> None:
     """What a pod says to the agent's loops: told as errors, never raised, whatever it is."""
-    text, told = _text(data), list[str]()
-    keys = (strategy.ANNOTATION_BURST, strategy.ANNOTATION_MEMORY, strategy.ANNOTATION_BLOCK_IO)
-    found = strategy.pod_rules(strategy.NodeSlo(), "LS", dict.fromkeys(keys, text), lambda _, each: told.append(each))
-    assert found.burst.policy in ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
-    assert all(each.startswith("annotation koordinator.sh/") for each in told)
+    text, errors = _text(data), list[str]()
+    rules = documents.NodeSlo(PARTS)
+    for annotation in POD_ANNOTATIONS:
+        try:
+            value = annotation.value(rules, "LS", {annotation.key: text})
+        except ValueError as error:
+            errors.append(str(error))
+        else:
+            policies = ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
+            assert annotation is not cpu_burst.POD_BURST or value.policy in policies
+    assert all(error.startswith("annotation koordinator.sh/") for error in errors)
 
 
 def _words(*samples: str) -> st.SearchStrategy[bytes]:

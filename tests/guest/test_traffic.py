@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.agent.profiles.koordinator.traffic.test_shaper import (
+from tests.unit.agent.koordinator.test_tc_programs import (
     test_in_a_network_of_its_own_real_programs_make_classes_and_take_them_away,
 )
 

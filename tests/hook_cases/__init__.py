@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from nri.agent.koordinator.quirks import Quirks
 from nri.conformance.cases import Failure
-from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import (
     conversions,
     cookies,

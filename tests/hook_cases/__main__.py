@@ -9,9 +9,9 @@ import argparse
 import logging
 import sys
 
+from nri.agent.koordinator.quirks import Quirks
 from nri.config.json_lines import read_json_lines
 from nri.errors import ConfigError
-from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import is_left_out, run_hook_case, wrong
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from nri.agent.koordinator import batch_resource, host_application
+from nri.agent.koordinator import hook_fields as proxy
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.policies import manifest, messages
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, decide
-from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.convert import proxy
-from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules import host_applications
 from nri.policies.last_good import LastGood
 from nri.policies.shapes import Items, Record, fit
 from tests.hook_cases import inputs
@@ -109,7 +109,7 @@ def _container_from_nri(given: Given) -> Outcome:
 
 def _with_annotation(context: PodContext) -> PodContext:
     """A pod's context with what its annotation says, which here the hook that needs it reads for itself."""
-    return replace(context, extended=pod_annotations.annotated(context.annotations))
+    return replace(context, extended=batch_resource.annotated(context.annotations))
 
 
 def _pod_from_proxy(given: Given) -> Outcome:
@@ -246,7 +246,7 @@ def _served(stage: str) -> Callable[[Given], Outcome]:
 
 def _parse_hostapps(given: Given) -> Outcome:
     kept = LastGood(inputs.mapping(given.get("current_host_applications")))
-    updated = kept.take(lambda: host_applications.by_name(given.get("host_applications")))
+    updated = kept.take(lambda: host_application.by_name(given.get("host_applications")))
     return {"updated": updated, "host_applications": kept.rule, "error": bool(kept.error)}
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent.koordinator import core_sched
+from nri.agent.koordinator.node import CoreSchedRule
+from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.reconcile import CORE_SCHED, Reconcile
 from nri.agent.pods.running import running
 from nri.agent.profile import load
-from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.profiles.koordinator.reconcile import CORE_SCHED, Reconcile
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import set_features, set_switch
 from nri.policies import paths
 from nri.policies.contexts import KubeQosContext
 from nri.policies.cookie_groups import HeldCookie
 from nri.policies.hooks import FOLDER
-from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.rules import node_slo
-from nri.policies.koordinator.rules.node_slo import CoreSchedRule
 from nri.policies.last_good import LastGood
 from nri.policies.running import RunningPod
 from tests.hook_cases import inputs
@@ -84,7 +83,7 @@ def _folder(given: Given) -> Outcome:
 
 def _parse(given: Given) -> Outcome:
     kept = LastGood(inputs.core_rule(given.get("rule")))
-    updated = kept.take(lambda: node_slo.core_sched(given.get("node_slo")))
+    updated = kept.take(lambda: core_sched.rule_of(given.get("node_slo")))
     return {"updated": updated, "error": bool(kept.error), "rule": _shown(kept.rule)}
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nri.agent.profiles.koordinator.reconcile import GROUP_IDENTITY
+from nri.agent.koordinator import batch_resource, cpu_normalization, group_identity
+from nri.agent.koordinator.node import NO_RATIO, GroupIdentityRule
+from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.policies import paths, writes
 from nri.policies.changes import NO_CHANGES, Changes
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
 from nri.policies.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
-from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity
-from nri.policies.koordinator.rules import node, node_slo
-from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.last_good import LastGood
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
@@ -94,7 +93,7 @@ def _identity_program(given: Given) -> Outcome:
 
 def _identity_parse(given: Given) -> Outcome:
     kept = LastGood(inputs.identity_rule(given.get("rule")))
-    updated = kept.take(lambda: node_slo.group_identity(given.get("node_slo"), given.quirks))
+    updated = kept.take(lambda: group_identity.rule_of(given.get("node_slo"), given.quirks))
     return {"updated": updated, "error": bool(kept.error), "rule": _identity_shown(kept.rule)}
 
 
@@ -187,7 +186,7 @@ def _batch_apply(given: Given) -> Outcome:
 
 def _batch_parse_slo(given: Given) -> Outcome:
     kept = LastGood(inputs.batch_rule(given.get("rule")))
-    updated = kept.take(lambda: replace(kept.rule, has_quota=node_slo.has_cfs_quota(given.get("node_slo"))))
+    updated = kept.take(lambda: replace(kept.rule, has_quota=batch_resource.has_cfs_quota(given.get("node_slo"))))
     rule = {"cfs_quota_enabled": kept.rule.has_quota, "cpu_normalization_ratio": kept.rule.ratio}
     return {"updated": updated, "error": bool(kept.error), "rule": rule}
 
@@ -195,11 +194,11 @@ def _batch_parse_slo(given: Given) -> Outcome:
 def _batch_parse_node(given: Given) -> Outcome:
     kept = LastGood(inputs.batch_rule(given.get("rule") or given))
     updated = kept.take(
-        lambda: replace(kept.rule, ratio=node.ratio(given.get("node"))),
-        lambda old, new: node.same_ratio(old.ratio, new.ratio),
+        lambda: replace(kept.rule, ratio=cpu_normalization.ratio_of(given.get("node"))),
+        lambda old, new: cpu_normalization.same_ratio(old.ratio, new.ratio),
     )
     has_quota = kept.rule.has_quota is not False
-    ratio = kept.rule.ratio if has_quota and kept.rule.ratio is not None else node.NO_RATIO
+    ratio = kept.rule.ratio if has_quota and kept.rule.ratio is not None else NO_RATIO
     return {"updated": updated, "error": bool(kept.error), "cfs_quota_enabled": has_quota, "ratio": ratio}
 
 
@@ -226,9 +225,9 @@ def _normal_apply(given: Given) -> Outcome:
 
 def _normal_parse(given: Given) -> Outcome:
     current = given.get("current_ratio")
-    kept = LastGood(node.NO_RATIO if current is None else float(current))
-    updated = kept.take(lambda: node.ratio(given.get("node")), node.same_ratio)
-    return {"updated": updated, "error": bool(kept.error), "ratio": kept.rule, "enabled": kept.rule != node.NO_RATIO}
+    kept = LastGood(NO_RATIO if current is None else float(current))
+    updated = kept.take(lambda: cpu_normalization.ratio_of(given.get("node")), cpu_normalization.same_ratio)
+    return {"updated": updated, "error": bool(kept.error), "ratio": kept.rule, "enabled": kept.rule != NO_RATIO}
 
 
 def _shares_cpus(given: Given) -> Outcome:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent.koordinator import cpuset
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.node import CpusetRule
 from nri.policies import manifest, writes
 from nri.policies.changes import Changes
 from nri.policies.hooks import CREATE, PROGRAM, RUN_POD
-from nri.policies.koordinator.hooks import cpuset
-from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.rules import node_topology
-from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.last_good import LastGood
 from nri.policies.running import RunningPod
 from tests.hook_cases import inputs
@@ -89,7 +88,7 @@ def _program_helper(given: Given) -> Outcome:
 
 def _parse(given: Given) -> Outcome:
     kept = LastGood(inputs.cpuset_rule(given.get("rule")))
-    updated = kept.take(lambda: node_topology.parse(given.get("node_topology"), given.quirks))
+    updated = kept.take(lambda: cpuset.rule_of(given.get("node_topology"), given.quirks))
     return {"updated": updated, "error": bool(kept.error), "rule": _shown(kept.rule)}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nri.agent.koordinator import gpu, rdma, resctrl
+from nri.agent.koordinator.node import Cache
+from nri.agent.koordinator.quirks import Quirks
 from nri.policies import messages
 from nri.policies.changes import Changes, Resctrl
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD
-from nri.policies.koordinator.hooks import gpu, rdma, resctrl
-from nri.policies.koordinator.quirks import Quirks
 from tests.hook_cases import inputs
 from tests.hook_cases.conversions import shown_message
 from tests.hook_cases.inputs import Given
@@ -59,10 +60,10 @@ def _rdma(given: Given) -> Outcome:
     return {**inputs.shown(changes), "error": error, "panic": panic}
 
 
-def _cache(given: Input) -> resctrl.Cache:
+def _cache(given: Input) -> Cache:
     host = inputs.mapping(given.get("host"))
     ids = tuple(host.get("cache_ids") or ())
-    return resctrl.Cache(ids, int(host.get("l3_cbm_mask") or "0", 16), host.get("cpu_vendor") or "")
+    return Cache(ids, int(host.get("l3_cbm_mask") or "0", 16), host.get("cpu_vendor") or "")
 
 
 def _resctrl_pod(given: Given) -> Outcome:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent.koordinator import host_application, resctrl
+from nri.agent.koordinator.resctrl import Schemata
 from nri.host.cgroups.drivers import Driver, container_name
 from nri.policies import paths
-from nri.policies.koordinator import schemata
-from nri.policies.koordinator.hooks import host_application
-from nri.policies.koordinator.schemata import Schemata
 from tests.hook_cases.core_sched import switched_on
 from tests.hook_cases.inputs import Given, mapping
 from tests.support.pod_folders import pod_folder
@@ -83,7 +82,7 @@ def _lines(given: Given) -> Outcome:
 
 def _mask(given: Given) -> Outcome:
     start, end = given.get("start_percent") or 0, given.get("end_percent") or 0
-    return _or_error(lambda: {"mask": f"{schemata.cache_mask(given.get('cbm') or 0, start, end):x}"}, {"mask": ""})
+    return _or_error(lambda: {"mask": f"{resctrl.cache_mask(given.get('cbm') or 0, start, end):x}"}, {"mask": ""})
 
 
 STAGES: dict[str, Stage] = {

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from nri.agent.koordinator.node import (
+    BatchRule,
+    CoreSchedClass,
+    CoreSchedRule,
+    CpusetRule,
+    GroupIdentityRule,
+    SharePool,
+)
+from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
 from nri.policies.changes import Changes, Device, Mount, Resctrl
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.policies.koordinator.hooks.batch_resource import BatchRule
-from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule, GroupIdentityRule
-from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.running import RunningPod
 
 __all__ = [

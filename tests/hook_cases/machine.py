@@ -16,10 +16,11 @@ from typing import Any, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
@@ -27,7 +28,6 @@ from nri.host import CoreScheduler
 from nri.policies import paths
 from nri.policies.changes import Changes
 from nri.policies.hooks import decide
-from nri.policies.koordinator.profile import HOOKS, Node
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.support.host_trees import write_files

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from ipaddress import IPv4Address
 from typing import Any
 
+from nri.agent.koordinator import bandwidths as network
+from nri.agent.koordinator import tc, terway
+from nri.agent.koordinator.bandwidths import Bandwidths
+from nri.agent.koordinator.documents import NETWORK
 from nri.host.net_class import ClassId
 from nri.policies.changes import HookError
-from nri.policies.koordinator.hooks import tc, terway_qos
-from nri.policies.koordinator.rules import network
-from nri.policies.koordinator.rules.network import Bandwidths
-from nri.policies.koordinator.rules.node_slo import NETWORK
 from nri.policies.shapes import fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
@@ -26,11 +26,11 @@ def _shown(bandwidths: Bandwidths) -> Outcome:
 
 
 def _tc_bandwidths(given: Given) -> Outcome:
-    return {"bandwidth_bits_per_s": _shown(network.tc_bandwidths(given.get("node_slo"), given.quirks))}
+    return {"bandwidth_bits_per_s": _shown(tc.bandwidths_of(given.get("node_slo"), given.quirks))}
 
 
 def _tc_share(given: Given) -> Outcome:
-    return {"bits_per_s": network.tc_bits_per_s(given.get("value"), given.get("total") or 0, given.quirks)}
+    return {"bits_per_s": tc.bits_per_s(given.get("value"), given.get("total") or 0, given.quirks)}
 
 
 def _tc_class(given: Given) -> Outcome:
@@ -44,9 +44,9 @@ def _tc_address(given: Given) -> Outcome:
 
 def _terway(given: Given) -> Outcome:
     spec = given.get("node_slo")
-    enabled = network.terway_chosen(spec)
+    enabled = terway.is_chosen(spec)
     try:
-        bandwidths = network.terway(spec, given.quirks) if enabled else Bandwidths()
+        bandwidths = terway.rule_of(spec, given.quirks) if enabled else Bandwidths()
     except ValueError:
         return {"error": True, "updated": False}
     shown = _shown(bandwidths)
@@ -57,7 +57,7 @@ def _terway_class(given: Given) -> Outcome:
     try:
         qos = fit(inputs.mapping(given.get("network_qos")), NETWORK, "")
         total = given.get("total_bytes_per_s") or 0
-        found = network.class_shares(qos, lambda value: network.bytes_per_s(value, total, given.quirks))
+        found = network.class_shares(qos, lambda value: terway.bytes_per_s(value, total, given.quirks))
     except ValueError:
         return {"error": True}
     names = {"rx_bps_min": "ingress_request", "rx_bps_max": "ingress_limit"}
@@ -67,7 +67,7 @@ def _terway_class(given: Given) -> Outcome:
 
 def _terway_share(given: Given) -> Outcome:
     try:
-        found = network.bytes_per_s(given.get("value"), given.get("total_bytes_per_s") or 0, given.quirks)
+        found = terway.bytes_per_s(given.get("value"), given.get("total_bytes_per_s") or 0, given.quirks)
     except ValueError:
         return {"error": True, "bytes_per_s": 0}
     return {"error": False, "bytes_per_s": found}
@@ -76,7 +76,7 @@ def _terway_share(given: Given) -> Outcome:
 def _terway_pod(given: Given) -> Outcome:
     annotations = inputs.mapping(inputs.mapping(given.get("pod")).get("annotations"))
     try:
-        limits = terway_qos.pod_limits(annotations, given.quirks)
+        limits = terway.pod_limits(annotations, given.quirks)
     except HookError:
         return {"error": True}
     return {
@@ -90,14 +90,14 @@ def _terway_pod(given: Given) -> Outcome:
 
 def _terway_file(given: Given) -> Outcome:
     known = {name: value or 0 for name, value in inputs.mapping(given.get("node")).items()}
-    return {"file_text": terway_qos.node_text(Bandwidths(**known))}
+    return {"file_text": terway.node_text(Bandwidths(**known))}
 
 
 def _terway_priority(given: Given) -> Outcome:
     pod = inputs.mapping(given.get("pod"))
     labels = inputs.mapping(pod.get("labels") or inputs.mapping(pod.get("metadata")).get("labels"))
     kube = inputs.mapping(pod.get("status")).get("qosClass") or pod.get("kube_qos") or given.get("kube_qos") or ""
-    found = terway_qos.priority(labels, kube)
+    found = terway.priority(labels, kube)
     return {"prio": found, "priority": found}
 
 

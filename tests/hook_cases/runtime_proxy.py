@@ -6,8 +6,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from nri.policies.koordinator.hook_protocol import dispatch, merge, requests
-from nri.policies.koordinator.hook_protocol.dispatch import HookServer
+from nri.proxy.hook_servers import dispatch, merge, requests
+from nri.proxy.hook_servers.dispatch import HookServer
 from tests.hook_cases.inputs import Given, mapping
 
 __all__ = ["STAGES"]

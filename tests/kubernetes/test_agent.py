@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, names
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.pods.cri import CriPods
 from nri.agent.pods.kubelet import KubeletPods
 from nri.agent.pods.source import KnownPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings
-from nri.policies.koordinator import names
 from tests.kubernetes.agent import Agent, running_agent
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.kubelet import CGROUPS, NODE
@@ -51,7 +51,7 @@ def suppressed(how: str) -> Json:
 def topology(cpus: str) -> Json:
     """The node's NodeResourceTopology, with the CPUs that pods share."""
     pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
-    meta = {"name": NODE, "annotations": {names.ANNOTATION_SHARE_POOLS: pools}}
+    meta = {"name": NODE, "annotations": {cpuset.ANNOTATION_SHARE_POOLS: pools}}
     return {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": meta}
 
 
@@ -65,7 +65,7 @@ def classed(name: str, qos: str, resources: Json | None = None, annotations: Jso
 def batch(name: str) -> Json:
     """A batch pod, with half a CPU and 64 MiB."""
     spec = {"containers": {"main": {"requests": BATCH, "limits": BATCH}}}
-    return classed(name, "BE", annotations={names.ANNOTATION_EXTENDED: json.dumps(spec)})
+    return classed(name, "BE", annotations={batch_resource.ANNOTATION_EXTENDED: json.dumps(spec)})
 
 
 def sensitive(name: str) -> Json:
@@ -135,11 +135,11 @@ def test_a_changed_topology_moves_running_containers(cluster: Cluster, agent: Ag
 
 
 def test_a_changed_ratio_of_the_node_scales_the_quota(cluster: Cluster, agent: Agent, ls: str) -> None:
-    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}=1.25")
+    cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}=1.25")
     wait_until(agent, lambda: cluster.cgroup(ls, "cpu", *QUOTA) == "40000", "scaled quota")
-    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}=1", "--overwrite")
+    cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}=1", "--overwrite")
     wait_until(agent, lambda: cluster.cgroup(ls, "cpu", *QUOTA) == "50000", "quota as it was")
-    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}-")
+    cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}-")
 
 
 def test_a_bad_rule_changes_nothing_is_shown_and_can_be_mended(cluster: Cluster, agent: Agent, be: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.policies.koordinator import names
+from nri.agent.koordinator import batch_resource, names
 from tests.agent import node as agents
 from tests.agent.node import AgentProgram, machine
 from tests.kubernetes.conftest import RunPod
@@ -54,7 +54,9 @@ def test_pods_of_a_kubelet_have_the_values_of_both_profiles_and_get_them_back_af
     disk = min(Path("/sys/block").glob("*/dev")).read_text().strip()
     words = {
         "volcano.sh/blkio-limit": json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]}),
-        names.ANNOTATION_EXTENDED: json.dumps({"containers": {"main": {"limits": {"kubernetes.io/batch-cpu": "500"}}}}),
+        batch_resource.ANNOTATION_EXTENDED: json.dumps(
+            {"containers": {"main": {"limits": {"kubernetes.io/batch-cpu": "500"}}}}
+        ),
     }
     manifest = pod("both", annotations=words)
     manifest["metadata"]["labels"][names.LABEL_QOS] = "BE"

@@ -21,18 +21,19 @@ import pytest
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, oom_score_adj
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import HOOKS, Node
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 from tests.support.pod_folders import pod_folder
@@ -173,7 +174,10 @@ BATCH = {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATC
 
 
 def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back(machine: Machine) -> None:
-    annotations = {n.ANNOTATION_EXTENDED: json.dumps({"containers": {"c": BATCH}}), n.ANNOTATION_OOM_SCORE: "777"}
+    annotations = {
+        batch_resource.ANNOTATION_EXTENDED: json.dumps({"containers": {"c": BATCH}}),
+        oom_score_adj.ANNOTATION_OOM_SCORE: "777",
+    }
     batch = pod(n.BE, paths.BEST_EFFORT, annotations)
     own, container, pid = machine.run(batch)
     machine.source.replace([batch])
@@ -204,7 +208,9 @@ def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> Non
     machine.source.replace([sensitive])
     for cpus in ("1", "0", "0-1"):
         pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
-        machine.store.put("NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: pools}}}, "t")
+        machine.store.put(
+            "NodeResourceTopology", {"metadata": {"annotations": {cpuset.ANNOTATION_SHARE_POOLS: pools}}}, "t"
+        )
         machine.round("rules", "NodeResourceTopology")
         assert machine.parts.decisions.node.cpus is not None
         wanted = {0, 1} if cpus == "0-1" else {int(cpus)}
@@ -221,7 +227,7 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
         machine.overwrite(folder, "cpu.cfs_quota", "100000")
     machine.source.replace([sensitive])
     for ratio, quota in (("2", 50_000), ("1.25", 80_000), ("4", 25_000), ("1", 100_000)):
-        machine.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: ratio}}}, "t")
+        machine.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: ratio}}}, "t")
         machine.round("rules", "Node")
         assert machine.value(container, "cpu.cfs_quota") == quota
         # On cgroup v1 the pod leaves room for containers that the runtime makes with what was asked for.

@@ -16,6 +16,11 @@ from typing import Any, Final, Self
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator.documents import NodeSlo
+from nri.agent.koordinator.evict import BatchCpu
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.profile import PARTS, PROFILE
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample, Sampler, Used
@@ -24,8 +29,6 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.pods.source import Known
-from nri.agent.profile import load
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.host import Hierarchies, Root, Unsupported
@@ -33,10 +36,6 @@ from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import locate
 from nri.kube.quantity import capped, ceil
 from nri.policies import paths
-from nri.policies.koordinator.hooks import resctrl
-from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.loops.evict import BatchCpu
-from nri.policies.koordinator.profile import Node
 from tests.strategy_cases.disks import disk_files
 from tests.strategy_cases.metrics import Metrics
 from tests.support.host_trees import write_files
@@ -47,10 +46,9 @@ __all__ = ["Machine"]
 Json = dict[str, Any]
 _NOW: Final = 100_000.0
 _RESCTRL: Final = "sys/fs/resctrl"
-_MERGED = load(f"{PROFILE.strategy_rules.__module__}:{PROFILE.strategy_rules.__name__}")
 
 
-class _MergedNodeSlo(_MERGED):  # type: ignore[misc, valid-type]
+class _MergedNodeSlo(NodeSlo):
     """The rules of a NodeSLO into which defaults were merged before it was recorded."""
 
     def take(self, document: Mapping[str, Any] | None) -> None:
@@ -142,7 +140,7 @@ class Machine:
         observer, history = Observer(), History()
         self._features = given.get("features") or {}
         base = Node(cache=self._cache(given), batch_pools=bool(self._features.get("BECPUManager")))
-        profile = replace(PROFILE, strategy_rules=_MergedNodeSlo)
+        profile = replace(PROFILE, strategy_rules=lambda: _MergedNodeSlo(PARTS))
         self.store = RuleStore(base, profile.kinds)
         self.parts = Parts(
             profile,
@@ -195,7 +193,7 @@ class Machine:
         disk_files(self.path, given)
 
     @staticmethod
-    def _cache(given: Json) -> resctrl.Cache | None:
+    def _cache(given: Json) -> Cache | None:
         basic, domains = given.get("cpu_basic"), sorted({cpu["l3"] for cpu in given.get("cpus") or ()})
         if basic is None:
             return None
@@ -203,7 +201,7 @@ class Machine:
             ways = int(basic.get("catL3CbmMask") or "", 16)
         except ValueError:
             ways = 0
-        return resctrl.Cache(tuple(domains), ways, basic.get("vendorID") or "")
+        return Cache(tuple(domains), ways, basic.get("vendorID") or "")
 
     # -- what changes from round to round -----------------------------------------------------------------------------
 

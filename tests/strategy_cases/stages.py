@@ -7,14 +7,21 @@ from fractions import Fraction
 from typing import Any, Final
 
 from nri.agent.explain import Subject
+from nri.agent.koordinator import (
+    colocation,
+    cpu_burst,
+    cpu_suppress,
+    documents,
+    evict,
+    memory_qos,
+    pod_class,
+    resctrl,
+    thresholds,
+)
+from nri.agent.koordinator.cpu_burst import Bucket, BurstConfig, Pool, Step
+from nri.agent.koordinator.names import qos_class
 from nri.agent.loops.round import Round
-from nri.agent.profiles.koordinator.strategies.rules import rules_of
 from nri.kube.quantity import capped, ceil
-from nri.policies.koordinator import pod_class
-from nri.policies.koordinator.loops import cpu_burst, cpu_suppress, evict, memory_qos, resctrl
-from nri.policies.koordinator.loops.cpu_burst import Bucket, BurstConfig, Pool, Step
-from nri.policies.koordinator.names import qos_class
-from nri.policies.koordinator.rules import colocation, defaults
 from nri.policies.manifest import active
 from tests.strategy_cases.machine import Machine
 
@@ -135,7 +142,7 @@ def _node_state(given: Json) -> Json:
 def _pod_burst_config(given: Json) -> Json:
     with Machine(given, "CPUBurst") as machine:
         *_, round_ = machine.measured_rounds()
-        config = rules_of(round_, round_.pods[0], "CPUBurst").burst
+        config = cpu_burst.POD_BURST.in_round(round_, round_.pods[0])
     spec = given["node_slo"]["spec"].get("cpuBurstStrategy") or {}
     text = (given["pods"][0]["pod"]["metadata"].get("annotations") or {}).get(cpu_burst.ANNOTATION_BURST) or ""
     # A value that neither says is one of the defaults, which were not merged here.
@@ -149,7 +156,7 @@ def _burst_value(given: Json) -> Json:
         *_, round_ = machine.measured_rounds()
         limit = ((given["args"]["container"].get("resources") or {}).get("limits") or {}).get("cpu")
         milli = 0 if limit is None else ceil(capped(limit) * 1000)
-        return {"cfs_burst_us": cpu_burst.burst_us(milli, round_.rules.burst)}
+        return {"cfs_burst_us": cpu_burst.burst_us(milli, round_.rules[cpu_burst.BURST])}
 
 
 def _operation(given: Json) -> Json:
@@ -206,7 +213,7 @@ def _config(given: Json) -> Json:
     feature = _FEATURES[given["feature"]]
     with Machine(_needs_rules(given), feature.name) as machine:
         *_, round_ = machine.measured_rounds()
-        return {"valid": evict.valid(feature, round_.rules.threshold.keys)}
+        return {"valid": evict.valid(feature, round_.rules[thresholds.THRESHOLD].keys)}
 
 
 def _held(given: Json) -> Json:
@@ -324,7 +331,7 @@ def _facts(given: Json) -> Json:
 def _memory_config(given: Json) -> Json:
     with Machine(given, "CgroupReconcile") as machine:
         *_, round_ = machine.measured_rounds()
-        config = rules_of(round_, round_.pods[0], "CgroupReconcile").memory
+        config = memory_qos.POD_MEMORY.in_round(round_, round_.pods[0])
     key = memory_qos.CLASS_KEYS[pod_class.default_qos(given["pods"][0]["pod"])]
     classes = given["node_slo"]["spec"].get("resourceQOSStrategy") or {}
     return {"memoryQOS": dict(config) if config or "memoryQOS" in (classes.get(key) or {}) else None}
@@ -365,7 +372,7 @@ def _level(subject: Subject) -> str:
 
 
 def _bandwidth(given: Json) -> Json:
-    return {"mb": resctrl.bandwidth(given["args"]["percent"], (given.get("cpu_basic") or {}).get("vendorID", ""))}
+    return {"mb": resctrl.class_bandwidth(given["args"]["percent"], (given.get("cpu_basic") or {}).get("vendorID", ""))}
 
 
 def _mask(given: Json) -> Json:
@@ -373,7 +380,7 @@ def _mask(given: Json) -> Json:
     try:
         return {
             "error": False,
-            "mask": f"{resctrl.mask(int(args['cbm'], 16), args['start_percent'], args['end_percent']):x}",
+            "mask": f"{resctrl.cache_mask(int(args['cbm'], 16), args['start_percent'], args['end_percent']):x}",
         }
     except ValueError:
         return {"error": True}
@@ -408,20 +415,20 @@ def _writes(gate: str) -> Stage:
 
 
 def _defaults(given: Json) -> Json:
-    strategy = defaults.DEFAULTS["resourceQOSStrategy"]
+    strategy = documents.DEFAULTS["resourceQOSStrategy"]
     off = {
-        name: defaults.OFF if isinstance(parts, dict) and name.endswith("Class") else parts
+        name: documents.OFF if isinstance(parts, dict) and name.endswith("Class") else parts
         for name, parts in strategy.items()
     }
     what = str(given["args"]["what"]).lower()
     if "colocation" in what:
         return {"value": colocation.DEFAULTS}
-    return {"value": off if "none" in what or "disabled" in what else defaults.DEFAULTS}
+    return {"value": off if "none" in what or "disabled" in what else documents.DEFAULTS}
 
 
 def _merge(given: Json) -> Json:
     """The spec as Koordinator shows what it has read: a block always has its limits."""
-    spec = defaults.merged((given.get("node_slo") or {}).get("spec"))
+    spec = documents.merged((given.get("node_slo") or {}).get("spec"))
     for part in spec["resourceQOSStrategy"].values():
         for block in (part.get("blkioQOS") or {}).get("blocks") or ():
             block.setdefault("ioCfg", {})
@@ -436,7 +443,7 @@ def _merges(given: Json) -> Json:
 
 def _validate(given: Json) -> Json:
     part = given["args"]["part"]
-    violations = defaults.violations(part, given["node_slo"]["spec"].get(part))
+    violations = documents.violations(part, given["node_slo"]["spec"].get(part))
     return {"valid": not violations, "violations": [violation._asdict() for violation in violations]}
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.store import RuleStore
 from nri.host import CoreScheduler, Root
-from nri.policies.koordinator.profile import Node
 
 UID = "6f1b1c0e-0000-4000-8000-000000000001"
 POD = f"kubepods/burstable/pod{UID}"

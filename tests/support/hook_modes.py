@@ -35,13 +35,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nri.agent.koordinator import (
+    batch_resource,
+    core_sched,
+    cpu_normalization,
+    cpuset,
+    gpu,
+    group_identity,
+    oom_score_adj,
+    resctrl,
+)
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import BatchRule, Cache, Node
+from nri.agent.koordinator.resctrl import INTEL
 from nri.api import messages as m
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.batch_resource import BatchRule
-from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.rules import node, node_slo, node_topology
 from nri.policies.paths import CGROUPFS, pod_path
 
 __all__ = [
@@ -166,13 +174,13 @@ class Case:
         spec = self.documents.get("NodeSLO", {}).get("spec")
         topology, own = self.documents.get("NodeResourceTopology"), self.documents.get("Node")
         base = self.base()
-        ratio = base.ratio if own is None else node.ratio(own)
+        ratio = base.ratio if own is None else cpu_normalization.ratio_of(own)
         return Node(
-            identity=None if spec is None else node_slo.group_identity(spec),
-            cpus=None if topology is None else node_topology.parse(topology),
-            batch=BatchRule(None if spec is None else node_slo.has_cfs_quota(spec), ratio),
+            identity=None if spec is None else group_identity.rule_of(spec),
+            cpus=None if topology is None else cpuset.rule_of(topology),
+            batch=BatchRule(None if spec is None else batch_resource.has_cfs_quota(spec), ratio),
             ratio=ratio,
-            core=base.core if spec is None else node_slo.core_sched(spec),
+            core=base.core if spec is None else core_sched.rule_of(spec),
             cache=base.cache,
             devices=base.devices,
             gates=base.gates,
@@ -239,7 +247,7 @@ _POOLS = {
     "NodeResourceTopology": {
         "metadata": {
             "annotations": {
-                n.ANNOTATION_SHARE_POOLS: json.dumps(
+                cpuset.ANNOTATION_SHARE_POOLS: json.dumps(
                     [{"socket": 0, "node": 0, "cpuset": "0-1"}, {"socket": 0, "node": 1, "cpuset": "2-3"}]
                 )
             }
@@ -269,10 +277,10 @@ _TERWAY = {
         }
     }
 }
-_FAST = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
-_OWN_CPUS = {n.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
+_FAST = {"Node": {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "2"}}}}
+_OWN_CPUS = {cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
 _BATCH = {
-    n.ANNOTATION_EXTENDED: json.dumps(
+    batch_resource.ANNOTATION_EXTENDED: json.dumps(
         {
             "containers": {
                 MAIN: {
@@ -297,7 +305,7 @@ _SHARE = {
     "rdma": [{"minor": 0, "id": "0000:01:00.0"}],
 }
 _DEVICES = {n.ANNOTATION_DEVICES: json.dumps(_SHARE)}
-_BANDWIDTH = {n.ANNOTATION_RESCTRL: json.dumps({"mb": {"schemata": {"percent": 25}}})}
+_BANDWIDTH = {resctrl.ANNOTATION_RESCTRL: json.dumps({"mb": {"schemata": {"percent": 25}}})}
 _MIB = 1 << 20
 _LIBRARY = "/usr/local/vgpu/libvgpu.so"
 
@@ -337,7 +345,7 @@ CASES = (
         _POOLS,
     ),
     Case(
-        "GPUEnvInject", "share", Pod(labels={n.LABEL_GPU_ISOLATION: "HAMi-core"}, annotations=_DEVICES),
+        "GPUEnvInject", "share", Pod(labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}, annotations=_DEVICES),
         (
             Effect("container", "env NVIDIA_VISIBLE_DEVICES", "1", _CREATION),
             Effect("container", "env LD_PRELOAD", _LIBRARY, _CREATION),
@@ -381,7 +389,7 @@ CASES = (
         ),
     ),
     Case(
-        "CoreSched", "cookie", Pod(n.LS, labels={n.LABEL_CORE_GROUP: "web"}),
+        "CoreSched", "cookie", Pod(n.LS, labels={core_sched.LABEL_CORE_GROUP: "web"}),
         (
             Effect("container", "cookie", "web/-expeller", _ALONE),
             Effect("BestEffort", "cpu.idle", "1", _ALONE),
@@ -389,7 +397,7 @@ CASES = (
         _CORE,
     ),
     Case(
-        "OOMScoreAdj", "score", Pod(annotations={n.ANNOTATION_OOM_SCORE: "500"}),
+        "OOMScoreAdj", "score", Pod(annotations={oom_score_adj.ANNOTATION_OOM_SCORE: "500"}),
         (Effect("container", "oom score", "500"),),
     ),
     Case("TCNetworkQoS", "classes", Pod(n.LS), (Effect("node", "tc", "1:3", _ALONE),), _NETWORK),

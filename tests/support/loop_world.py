@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nri.agent.koordinator.node import Node
 from nri.agent.loops import Loops
 from nri.agent.settings.values import AgentSettings
-from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import TOP, write_files
 from tests.support.standalone_world import World
 

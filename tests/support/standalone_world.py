@@ -16,19 +16,19 @@ from nri import host
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.koordinator.network import Network
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.tc_programs import Ran, Shaper
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
-from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.profiles.koordinator.network import Network
-from nri.agent.profiles.koordinator.traffic.shaper import Ran, Shaper
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
 from nri.policies import paths
-from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import TOP, write_files
 from tests.support.pod_folders import pod_folder
 

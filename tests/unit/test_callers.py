@@ -19,8 +19,6 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 _LOADED = re.compile(r"([a-z_0-9]+):([A-Za-z_0-9]+)$")
 
-#: TO BE EMPTIED: parts of the Koordinator profile with names that only tests use.
-KOORDINATOR = ("nri.agent.profiles.koordinator", "nri.policies.koordinator")
 #: TO BE EMPTIED: helpers by which tests speak a protocol by hand, or look into a running part.
 ELSEWHERE = {
     "nri.adaptation.adaptation.parts_of", "nri.host.process.oom_score", "nri.kube.decoded.asked", "nri.mux.frames.pack",
@@ -150,6 +148,5 @@ def unused() -> list[Name]:
 
 def test_every_public_function_and_class_has_a_caller_in_the_package() -> None:
     lacking = {f"{name.module}.{name.name}" for name in unused()}
-    outside = {name for name in lacking if not name.startswith(KOORDINATOR)}
-    assert not outside - ELSEWHERE, f"only tests use these, or nobody: {', '.join(sorted(outside - ELSEWHERE))}"
+    assert not lacking - ELSEWHERE, f"only tests use these, or nobody: {', '.join(sorted(lacking - ELSEWHERE))}"
     assert not ELSEWHERE - lacking, f"these have a caller now; take them out: {', '.join(sorted(ELSEWHERE - lacking))}"

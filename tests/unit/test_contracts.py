@@ -58,10 +58,6 @@ FORBIDDEN = {
         "engine/lifecycle/processes.py",
         "nri.engine.lifecycle.domain",
     ),
-    "The vocabulary that policies of all profiles share knows no profile": (
-        "policies/changes.py",
-        "nri.policies.koordinator.quirks",
-    ),
     "The policies of placement do not know each other, and build on allocator, zones and containers": (
         "placement/topology_aware/pools.py",
         "nri.placement.balloons.tree",
@@ -78,9 +74,13 @@ FORBIDDEN = {
         "agent/executor.py",
         "nri.agent.decisions",
     ),
+    "Koordinator's features decide without I/O; the modules that work on the machine are named here": (
+        "agent/koordinator/evict.py",
+        "socket",
+    ),
     "No profile is imported by its name: the agent loads the one that its settings choose": (
         "agent/agent.py",
-        "nri.agent.profiles.koordinator.profile",
+        "nri.agent.koordinator.profile",
     ),
     "One module knows the client library of the apiserver": ("kube/client/follow.py", "httpx2"),
     "Inside the proxy imports go from the wiring down to records and settings; what passes bytes on knows no message": (

@@ -2,7 +2,7 @@
 
 Rules: neutral. A profile is found by its name when settings choose it, and its larger parts (strategies, what it does
 in standalone mode) are names of classes that are loaded when an agent is made, so that settings cost nothing. A profile
-is a package in `nri.agent.profiles`; a strategy of it is one module and one row. Next: `nri.agent.settings`.
+is a package in `nri.agent`; a strategy of it is one module and one row. Next: `nri.agent.settings`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "Strategy
 
 #: The profiles that there are.
 PROFILES: Final[Mapping[str, str]] = {
-    "koordinator": "nri.agent.profiles.koordinator:PROFILE",
+    "koordinator": "nri.agent.koordinator.profile:PROFILE",
     "rubik": "nri.agent.rubik:PROFILE",
 }
 
@@ -85,6 +85,7 @@ class StrategyRow(NamedTuple):
             with one class are one strategy.
         owns: the knobs that are its own.
         key: the annotation by which a pod asks for it; "" if there is none.
+        document_keys: as of a hook.
     """
 
     name: str
@@ -93,6 +94,7 @@ class StrategyRow(NamedTuple):
     made: str
     owns: tuple[Owns, ...] = ()
     key: str = ""
+    document_keys: tuple[tuple[str, str], ...] = ()
 
 
 class ForeignAgent(NamedTuple):

@@ -1,7 +1,7 @@
 """Contexts: what a hook knows of the pod, the container, the kube-QoS folder or the host application it decides for.
 
 A value that no transport gave is None or empty; resources that are zero in a message are "not set". How messages become
-contexts is in `nri.policies.koordinator.convert`. Next: `nri.policies.changes`.
+contexts is in `nri.agent.koordinator.hook_fields`. Next: `nri.policies.changes`.
 """
 
 from __future__ import annotations

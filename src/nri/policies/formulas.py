@@ -1,7 +1,7 @@
 """The arithmetic of CPU and memory limits, as the kubelet does it. Pure numbers in, pure numbers out.
 
 Units: milli is thousandths of a CPU, quotas are microseconds per period of 100 ms, memory is bytes, -1 is unlimited.
-Next: `nri.policies.koordinator.hooks.batch_resource`, which uses most of it.
+Next: `nri.agent.koordinator.batch_resource`, which uses most of it.
 """
 
 from __future__ import annotations

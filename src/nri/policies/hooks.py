@@ -1,7 +1,7 @@
 """Hooks: pure functions from a context to changes, in a table; and the run of those of one stage.
 
 Order: that of the table, and of two hooks that set one thing the later one's word counts. A hook that fails stops no
-other unless the failure policy is "Fail". Next: `nri.policies.koordinator.profile`, a table.
+other unless the failure policy is "Fail". Next: `nri.agent.koordinator.node`, a table.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class Hook:
         keys: the labels and annotations that it reads.
         stages: what decides at each.
         owns: the knobs that are its own.
+        document_keys: the kinds and keys of documents by which it decides; `{}` is NodeSLO's key of the pod's class.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Hook:
     keys: tuple[str, ...]
     stages: Mapping[str, Decide]
     owns: tuple[Owns, ...] = ()
+    document_keys: tuple[tuple[str, str], ...] = ()
 
     def on(self, rules: Switches) -> bool:
         """Whether it is switched on."""

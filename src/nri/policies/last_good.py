@@ -1,6 +1,6 @@
 """The last good rule of a source: a bad one is reported and changes nothing.
 
-Next: `nri.policies.koordinator.rules.node_slo`, whose functions are what is handed to `take`.
+Next: `nri.agent.koordinator.documents`, whose functions are what is handed to `take`.
 """
 
 from __future__ import annotations

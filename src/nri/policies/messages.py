@@ -2,7 +2,7 @@
 
 NRI has a field for some knobs, `FIELDS`; a file of cgroup v2 it can name in `unified`, where the machine has it; for
 the rest, a pod's values and an explicit clear of the CPUs, there is the executor. Runtimes drop some fields from an
-update, `AT_CREATION`. Next: `nri.policies.koordinator.convert.proxy`.
+update, `AT_CREATION`. Next: `nri.agent.koordinator.hook_fields`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A key that the shape does not have is passed over, a key may be written in any case, null is as good as absent, and a
 value of another type is an error that names its place. A key that is passed over can be reported, with the one that was
 meant: `Unread`. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a `Word` of some, a
-`Record` of named keys, `Table` and `Items`. Next: `nri.policies.koordinator.pod_annotations`.
+`Record` of named keys, `Table` and `Items`. Next: `nri.agent.koordinator.pod_annotations`.
 """
 
 from __future__ import annotations

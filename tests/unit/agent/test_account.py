@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.agent.account import enriched
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator.profile import PROFILE
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.verbs.agent.explain import show

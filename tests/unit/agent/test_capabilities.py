@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator import block_io
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.rubik import PROFILE as RUBIK
-from nri.policies.koordinator.loops import block_io
 from tests.support import host_trees
 
 

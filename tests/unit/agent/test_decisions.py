@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from nri.agent.decisions import Decisions, subject_of
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import HOOKS
 from nri.agent.parts import Parts
 from nri.policies.changes import Decision
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.koordinator import profile
-from nri.policies.koordinator.profile import Node
 from nri.policies.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
@@ -151,7 +151,7 @@ def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
     )  # fmt: skip
-    from nri.policies.koordinator.pod_annotations import annotated
+    from nri.agent.koordinator.batch_resource import annotated
 
     good = PodContext(
         good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)
@@ -176,7 +176,7 @@ def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch
     def breaks(*_: object) -> Decision:
         raise RecursionError("deep\nannotation")
 
-    (row,) = (row for row in profile.HOOKS if row.name == "BatchResource")
+    (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
@@ -191,7 +191,7 @@ def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, mo
         raise TypeError("no")
 
     made = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
-    (row,) = (row for row in profile.HOOKS if row.name == "BatchResource")
+    (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
     assert outcome.failed is not None

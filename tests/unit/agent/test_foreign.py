@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.foreign import ForeignAgentError, find, refuse
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator.profile import PROFILE
 from nri.host import Root
 from tests.support.host_trees import write_files
 

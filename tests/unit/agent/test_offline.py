@@ -9,20 +9,18 @@ import pytest
 
 from nri.agent import offline
 from nri.agent.capabilities import Capability
+from nri.agent.koordinator import cpuset, group_identity
+from nri.agent.koordinator.node import Node
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
-from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.rules import node_slo, node_topology
 
 POOLS = {
     "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "2"}]'}}
 }
 SLO = {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}}
-NODE = Node(
-    cpus=node_topology.parse(POOLS), identity=node_slo.group_identity(SLO), gates=frozenset({"CPUSetAllocator"})
-)
+NODE = Node(cpus=cpuset.rule_of(POOLS), identity=group_identity.rule_of(SLO), gates=frozenset({"CPUSetAllocator"}))
 POD = {
     "kind": "Pod",
     "metadata": {

@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 from nri.agent.agent import POD_SOURCES, RULE_SOURCES, TRANSPORTS
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.pods import PodSource
 from nri.agent.profile import load
-from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.transports import Transport
 from nri.agent.transports.standalone.pods import Reconciler
 from nri.agent.transports.standalone.transport import NetworkRound

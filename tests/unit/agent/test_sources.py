@@ -7,15 +7,14 @@ from typing import get_args, get_type_hints
 
 from nri.agent import agent
 from nri.agent.agent import POD_SOURCES, RULE_SOURCES, pod_source, rule_sources
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS, PROFILE
 from nri.agent.pods.files import FilePods
 from nri.agent.profile import load
-from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import Mode, PodSettings, RuleSettings
-from nri.policies.koordinator.profile import Node
 
 
 def test_every_word_of_the_settings_has_its_source() -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from nri.agent.koordinator.documents import DEFAULTS
 from nri.kube.decoder import Document, Pod, TooCostly, make_decoder
-from nri.policies.koordinator.rules.defaults import DEFAULTS
 
 
 def labels(number: int) -> bytes:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from nri.policies.koordinator import names
-from nri.policies.koordinator.rules import node, node_topology
+from nri.agent.koordinator import cpu_normalization, cpuset
+from nri.agent.koordinator.node import CpusetRule
 from nri.policies.last_good import LastGood
 
 
 def topology(**annotations: str) -> dict[str, Any]:
-    keys = {"shared": names.ANNOTATION_SHARE_POOLS, "batch": names.ANNOTATION_BE_SHARE_POOLS}
-    keys |= {"system": names.ANNOTATION_SYSTEM_QOS, "kubelet": names.ANNOTATION_CPU_MANAGER}
+    keys = {"shared": cpuset.ANNOTATION_SHARE_POOLS, "batch": cpuset.ANNOTATION_BE_SHARE_POOLS}
+    keys |= {"system": cpuset.ANNOTATION_SYSTEM_QOS, "kubelet": cpuset.ANNOTATION_CPU_MANAGER}
     return {"metadata": {"annotations": {keys[key]: text for key, text in annotations.items()}}}
 
 
@@ -26,11 +26,11 @@ def topology(**annotations: str) -> dict[str, Any]:
     ],
 )
 def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str, str]) -> None:
-    kept = LastGood(node_topology.CpusetRule(system_cpus="0"))
-    assert not kept.take(lambda: node_topology.parse(topology(**wrong)))
+    kept = LastGood(CpusetRule(system_cpus="0"))
+    assert not kept.take(lambda: cpuset.rule_of(topology(**wrong)))
     assert kept.rule.system_cpus == "0"
     assert kept.error.startswith("annotation ")
-    assert kept.take(lambda: node_topology.parse(topology()))
+    assert kept.take(lambda: cpuset.rule_of(topology()))
     assert kept.error == ""
 
 
@@ -43,9 +43,9 @@ def test_an_equal_rule_is_no_change() -> None:
 
 def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_one() -> None:
     kept = LastGood(1.0)
-    assert not kept.take(lambda: 1.001, same=node.same_ratio)
+    assert not kept.take(lambda: 1.001, same=cpu_normalization.same_ratio)
     assert kept.rule == 1.0
-    assert kept.take(lambda: 1.5, same=node.same_ratio)
+    assert kept.take(lambda: 1.5, same=cpu_normalization.same_ratio)
     assert kept.rule == 1.5
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from nri.agent.koordinator import batch_resource, names
+from nri.agent.koordinator.node import BatchRule
 from nri.policies import manifest
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names
-from nri.policies.koordinator.hooks import batch_resource
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -64,14 +64,14 @@ def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() 
             "initContainers": [{"name": "s", "restartPolicy": "Always", **own}, {"name": "i", **own}],
         },
     }
-    decision = batch_resource.pod(manifest.pod_context(pod, "kubepods/podu"), batch_resource.BatchRule())
+    decision = batch_resource.pod(manifest.pod_context(pod, "kubepods/podu"), BatchRule())
     assert (decision.changes.knobs["cpu.shares"], decision.changes.knobs["cpu.cfs_quota"]) == (2048, 200_000)
 
 
 def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:
     own = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
     pod = {
-        "metadata": {"annotations": {names.ANNOTATION_EXTENDED: SPEC}},
+        "metadata": {"annotations": {batch_resource.ANNOTATION_EXTENDED: SPEC}},
         "spec": {"containers": [own]},
         "status": {"containerStatuses": [{"name": "c", "containerID": "containerd://1"}, {"name": "gone"}]},
     }

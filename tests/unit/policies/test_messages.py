@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor
 
+from nri.agent.koordinator import batch_resource, names
 from nri.api import messages as m
 from nri.policies import messages
 from nri.policies.changes import Changes, Device, DeviceRule, Mount, Resctrl, Setting
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -35,7 +35,7 @@ def nri_container(**resources: int) -> m.Container:
 
 def nri_pod() -> m.PodSandbox:
     pod = m.PodSandbox(
-        namespace="ns", name="n", uid="u", labels={"l": "1"}, annotations={names.ANNOTATION_EXTENDED: SPEC}
+        namespace="ns", name="n", uid="u", labels={"l": "1"}, annotations={batch_resource.ANNOTATION_EXTENDED: SPEC}
     )
     pod.linux.cgroup_parent = "/kubepods/podu"
     return pod
@@ -72,7 +72,7 @@ def test_drivers_and_runtimes_have_their_folders() -> None:
 
 def test_a_batch_annotation_that_cannot_be_read_is_as_good_as_none() -> None:
     pod = nri_pod()
-    pod.annotations[names.ANNOTATION_EXTENDED] = "not-json"
+    pod.annotations[batch_resource.ANNOTATION_EXTENDED] = "not-json"
     assert messages.container_context(pod, nri_container()).extended is None
 
 

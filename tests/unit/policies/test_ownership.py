@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from nri.agent.agent import Agent
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator import cpuset, oom_score_adj
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import BatchRule, CpusetRule, GroupIdentityRule, Node, SharePool
+from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.settings.values import AgentSettings
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.hooks import Hook, decide
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.hooks.batch_resource import BatchRule
-from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
-from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 
 
@@ -70,9 +68,9 @@ NODE = Node(
 
 @pytest.mark.parametrize(("qos", "own"), list(itertools.product(sorted(ALL_CLASSES), [False, True])))
 def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: bool) -> None:
-    annotations = {n.ANNOTATION_OOM_SCORE: "5"}
+    annotations = {oom_score_adj.ANNOTATION_OOM_SCORE: "5"}
     if own:
-        annotations[n.ANNOTATION_STATUS] = json.dumps({"cpuset": "1"})
+        annotations[cpuset.ANNOTATION_STATUS] = json.dumps({"cpuset": "1"})
     known = Resources(cfs_quota=100_000)
     pod = PodContext(
         "ns", "p", "u", {n.LABEL_QOS: qos}, annotations, "kubepods/podu", resources=known, extended={"c": ASKED}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from nri.agent.koordinator import block_io
 from nri.host import KNOBS
 from nri.policies.changes import Changes
-from nri.policies.koordinator.loops import block_io
 from nri.policies.writes import Write, pod_writes, writes
 
 

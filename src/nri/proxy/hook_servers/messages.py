@@ -1,6 +1,6 @@
 """Messages of the CRI and of the hook protocol as dicts with the protocol's field names, and back. Pure.
 
-A field that is not set has no key: that is how `nri.policies.koordinator.hook_protocol` reads them. The changes of a
+A field that is not set has no key: that is how `nri.proxy.hook_servers` reads them. The changes of a
 request of the CRI by an answer are here as well. Next: `nri.proxy.hook_servers.servers`.
 """
 
@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as cri
-from nri.policies.koordinator.hook_protocol.dispatch import STAGES
+from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.pb import api_pb2 as pb
 
 __all__ = ["METHODS", "SERVICE", "Method", "change_container", "change_pod", "change_update", "fields_of"]

@@ -19,8 +19,8 @@ from typing import Final
 
 from nri.config.watch import fingerprint_of
 from nri.files import open_regular
-from nri.policies.koordinator.hook_protocol.dispatch import STAGES, HookServer
 from nri.policies.shapes import Items, Record, decode
+from nri.proxy.hook_servers.dispatch import STAGES, HookServer
 from nri.text import plain
 
 __all__ = ["FOLDER", "Registrations", "parse"]

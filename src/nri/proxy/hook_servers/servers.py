@@ -3,7 +3,7 @@
 Rules: the first server that lists the stage is asked, and no other, unless all are wanted. A server without an answer
 costs the request only under its failure policy "Fail"; one under "Ignore" that is not there leaves its turn to the
 next. After a call only its success is reported, and what is answered then changes nothing. Pods with the skip label are
-never shown. Next: `nri.policies.koordinator.hook_protocol`, the decisions.
+never shown. Next: `nri.proxy.hook_servers`, the decisions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import grpc
 
 from nri.cri.pb import api_pb2 as cri
 from nri.errors import NriError
-from nri.policies.koordinator.hook_protocol import merge, requests
-from nri.policies.koordinator.hook_protocol.dispatch import POST, PRE, chosen
+from nri.proxy.hook_servers import merge, requests
+from nri.proxy.hook_servers.dispatch import POST, PRE, chosen
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, change_container, change_pod, change_update, fields_of
 from nri.proxy.hook_servers.registrations import FOLDER, Registrations
 from nri.text import plain

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Sampled
 from nri.agent.profile import StrategyRow
 from nri.agent.settings import AgentSettings
-from nri.policies.koordinator import names as n
 from tests.support.loop_world import Asked, LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from nri.agent.executor import Written
+from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.settings.values import AgentSettings, LoopSettings
-from nri.policies.koordinator import names as n
 from nri.policies.writes import Write
 from tests.support.host_trees import TOP
 from tests.support.loop_world import ALL_ON, Asked, LoopWorld
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS
-from tests.unit.agent.profiles.koordinator.strategies.test_evict import batch
+from tests.unit.agent.koordinator.test_evict import batch
 from tests.unit.agent.transports.standalone.test_pods import over, pod
 
 ALL = {

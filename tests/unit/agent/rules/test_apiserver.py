@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.errors import ConfigError
-from nri.policies.koordinator.profile import Node
 from tests.support.http_server import HttpServer, page, status, stream
 from tests.support.waiting import wait_for
 

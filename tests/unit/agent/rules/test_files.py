@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules import files
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
-from nri.policies.koordinator.profile import Node
 
 SLO = """\
 apiVersion: slo.koordinator.sh/v1alpha1

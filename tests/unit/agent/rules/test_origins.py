@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
-from nri.policies.koordinator.profile import Node
 
 SLO = """\
 kind: List

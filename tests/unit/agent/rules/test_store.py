@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.koordinator import cpu_normalization, cpuset
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import KINDS
 from nri.agent.rules.store import RuleStore
-from nri.policies.koordinator import names
-from nri.policies.koordinator.profile import Node
 
 BE_ON = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}}
 
@@ -19,11 +19,13 @@ def slo(spec: Any) -> dict[str, Any]:
 
 def topology(cpus: str) -> dict[str, Any]:
     pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
-    return {"metadata": {"name": "n1", "annotations": {names.ANNOTATION_SHARE_POOLS: pools}}}
+    return {"metadata": {"name": "n1", "annotations": {cpuset.ANNOTATION_SHARE_POOLS: pools}}}
 
 
 def node(ratio: str | None) -> dict[str, Any]:
-    return {"metadata": {"name": "n1", "annotations": {} if ratio is None else {names.ANNOTATION_RATIO: ratio}}}
+    return {
+        "metadata": {"name": "n1", "annotations": {} if ratio is None else {cpu_normalization.ANNOTATION_RATIO: ratio}}
+    }
 
 
 @pytest.fixture

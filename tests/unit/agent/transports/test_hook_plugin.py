@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import cpuset
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts
 from nri.agent.transports import hook_plugin
 from nri.agent.transports.hook_plugin import EVENTS, HookPlugin
@@ -20,8 +23,6 @@ from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
 from nri.host import Root
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod
@@ -31,7 +32,7 @@ BATCH = next(case for case in CASES if case.hook == "BatchResource")
 SHARED = next(case for case in CASES if case.title == "share pools")
 CLEAR = next(case for case in CASES if case.title == "clear")
 FAST = next(case for case in CASES if case.hook == "CPUNormalization")
-BAD = Pod(n.LSR, paths.GUARANTEED, annotations={n.ANNOTATION_STATUS: '{"cpuset": 7}'})
+BAD = Pod(n.LSR, paths.GUARANTEED, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": 7}'})
 
 
 def machine(folder: Path, pod: Pod, *, pod_folder: bool = True) -> Root:
@@ -123,7 +124,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
     "cpus", ["abc", "3-1", "0-70000", "0," * 40_000, ","], ids=["word", "back", "far", "long", "none"]
 )
 def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str) -> None:
-    pod = Pod(n.LSR, paths.GUARANTEED, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
+    pod = Pod(n.LSR, paths.GUARANTEED, annotations={cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
     plugin, parts = made(tmp_path, SHARED, pod=pod)
     with FakeRuntime() as runtime:
         reply = runtime.add(plugin).create_container(*pod.messages())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.koordinator.node import Node
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import NriSettings
 from nri.agent.transports.nri import NriTransport
-from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation
+from nri.agent.koordinator import cpu_normalization, cpuset
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.transports import proxy as proxy_module
 from nri.agent.transports.proxy import ProxyTransport, proxy_settings
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.proxy import Proxy
 from nri.stub.session.session import Session
 from tests.support import agents
@@ -135,7 +136,7 @@ def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, monkeypatch
 
 
 def test_one_bad_pod_costs_itself_its_values_and_no_other(world: Proxied, transport: ProxyTransport) -> None:
-    bad = world.pod_config("bad", labels=LABELS, annotations={n.ANNOTATION_STATUS: "{"})
+    bad = world.pod_config("bad", labels=LABELS, annotations={cpuset.ANNOTATION_STATUS: "{"})
     assert cpus(world, world.create(world.run_pod(bad))) is None
     assert cpus(world, world.create(world.run_pod(world.pod_config("good", labels=LABELS)))) == "0-3"
 
@@ -153,7 +154,7 @@ def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled
     world.start_runtime()
     root = v1(world.folder / "machine", "kubepods/pod")
     settings = agent_settings(world)
-    twice = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
+    twice = {"Node": {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "2"}}}}
     gated = agents.parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=twice)
     first = ProxyTransport(settings, gated)
     first.start()
@@ -168,7 +169,7 @@ def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled
     second = ProxyTransport(settings, gated)
     second.start()
     try:
-        gated.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "3"}}}, "a test")
+        gated.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "3"}}}, "a test")
         second.rules_changed(frozenset({"Node"}))
         wait_for(lambda: quota(world, container) == 100_000, "a third of what was asked last")
     finally:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, group_identity, oom_score_adj, resctrl
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
 from nri.agent.parts import Parts
 from nri.agent.transports import reapply
 from nri.agent.transports.hook_plugin import HookPlugin
@@ -20,8 +23,6 @@ from nri.api import messages as m
 from nri.errors import ConnectionClosed
 from nri.policies import paths
 from nri.policies.contexts import Resources
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod
@@ -38,11 +39,11 @@ NO_QUOTA = {"spec": {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppres
 
 def pools(*cpus: str) -> dict[str, Any]:
     listed = [{"socket": 0, "node": number, "cpuset": each} for number, each in enumerate(cpus)]
-    return {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps(listed)}}}
+    return {"metadata": {"annotations": {cpuset.ANNOTATION_SHARE_POOLS: json.dumps(listed)}}}
 
 
 def ratio(text: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": {n.ANNOTATION_RATIO: text}}}
+    return {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: text}}}
 
 
 def made(folder: Path, case: Case, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
@@ -115,7 +116,7 @@ def test_what_has_stopped_is_left_alone(tmp_path: Path, state: str) -> None:
 def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) -> None:
     plugin, _ = made(tmp_path, SHARED)
     good = running(SHARED.pod)
-    bad_pod, bad = running(Pod(n.LS, annotations={n.ANNOTATION_STATUS: "{"}))
+    bad_pod, bad = running(Pod(n.LS, annotations={cpuset.ANNOTATION_STATUS: "{"}))
     bad_pod.id = bad.pod_sandbox_id = bad.id = "bad"
     with FakeRuntime(pods=[bad_pod, good[0]], containers=[bad, good[1]]) as runtime:
         runtime.add(plugin)
@@ -210,7 +211,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
     ):
         plugin, parts = made(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
         if name == "oom_score":
-            sandbox.annotations[n.ANNOTATION_OOM_SCORE] = "5"
+            sandbox.annotations[oom_score_adj.ANNOTATION_OOM_SCORE] = "5"
         caplog.clear()
         with monkeypatch.context() as patch, FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
             patch.setattr(reapply.translation if where == "translation" else type(getattr(parts, where)), name, broken)
@@ -504,11 +505,11 @@ def test_what_the_kubelet_asks_for_while_an_update_is_under_way_is_decided_after
 # -- bad annotations --------------------------------------------------------------------------------------------------
 
 MALFORMED = {
-    n.ANNOTATION_STATUS: '{"cpuset": [',
-    n.ANNOTATION_EXTENDED: "not json",
-    n.ANNOTATION_OOM_SCORE: "many",
-    n.ANNOTATION_CPU_QOS: "[]",
-    n.ANNOTATION_RESCTRL: "{]",
+    cpuset.ANNOTATION_STATUS: '{"cpuset": [',
+    batch_resource.ANNOTATION_EXTENDED: "not json",
+    oom_score_adj.ANNOTATION_OOM_SCORE: "many",
+    group_identity.ANNOTATION_CPU_QOS: "[]",
+    resctrl.ANNOTATION_RESCTRL: "{]",
 }
 
 
@@ -516,7 +517,7 @@ MALFORMED = {
 @pytest.mark.parametrize("fail", [False, True], ids=["Ignore", "Fail"])
 def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, event: str, fail: bool) -> None:
     """A pod with CPUs and batch limits, whose annotations are then overwritten with rubbish."""
-    own = {**BATCH.pod.annotations, n.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
+    own = {**BATCH.pod.annotations, cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
     pod = Pod(n.BE, paths.BEST_EFFORT, annotations=own)
     root = v1(tmp_path, pod.folder, f"{pod.folder}/{CONTAINER_ID}")
     parts = agents.parts(root, node=Node(fail=fail), rules=SHARED.documents)

@@ -116,7 +116,7 @@ def test_a_list_takes_at_most_four_bytes_of_memory_for_each_of_its_bytes_and_no_
 _FOLLOW = """
 import sys, time
 from pathlib import Path
-import nri.agent.agent, nri.agent.loops, nri.agent.profiles.koordinator.profile
+import nri.agent.agent, nri.agent.loops, nri.agent.koordinator.profile
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings

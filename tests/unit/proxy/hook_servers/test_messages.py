@@ -3,9 +3,8 @@
 from typing import Any
 
 from nri.cri.pb import api_pb2 as cri
-from nri.policies.koordinator.hook_protocol import merge, requests
-from nri.policies.koordinator.hook_protocol.dispatch import STAGES
-from nri.proxy.hook_servers import messages
+from nri.proxy.hook_servers import merge, messages, requests
+from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, fields_of
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.policies.koordinator.hook_protocol.dispatch import HookServer
 from nri.proxy.hook_servers import registrations
+from nri.proxy.hook_servers.dispatch import HookServer
 from nri.proxy.hook_servers.registrations import Registrations, parse
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as cri
-from nri.policies.koordinator.hook_protocol.dispatch import STAGES
 from nri.proxy import HookServerSettings, ProxySettings, Subject
 from nri.proxy.hook_servers import HookServersFailed, RegisteredServers
+from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.messages import fields_of
 from nri.proxy.hook_servers.servers import Clients, HookServerError
 from nri.proxy.state import ContainerRecord, PodRecord

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.koordinator import cpuset
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.profile import PROFILE
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
 from nri.policies.contexts import HostApplicationContext
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import write_files
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World
@@ -129,7 +130,7 @@ def test_older_kernels_of_anolis_have_core_scheduling_as_a_feature_of_the_schedu
 def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put(
-        "NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps([])}}}, "t"
+        "NodeResourceTopology", {"metadata": {"annotations": {cpuset.ANNOTATION_SHARE_POOLS: json.dumps([])}}}, "t"
     )
     world.round()
     assert world.standalone.last.errors == 0

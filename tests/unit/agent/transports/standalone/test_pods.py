@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
-from nri.agent.profiles.koordinator import reconcile
-from nri.agent.profiles.koordinator.reconcile import GROUP_IDENTITY
+from nri.agent.koordinator import batch_resource, core_sched, cpuset, reconcile
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.host import Outcome, Result
 from nri.policies import paths
-from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import TOP
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS, World
 
 POOLS = {
-    "metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps([{"socket": 0, "node": 0, "cpuset": "0-3"}])}}
+    "metadata": {
+        "annotations": {cpuset.ANNOTATION_SHARE_POOLS: json.dumps([{"socket": 0, "node": 0, "cpuset": "0-3"}])}
+    }
 }
 BATCH = {
-    n.ANNOTATION_EXTENDED: json.dumps(
+    batch_resource.ANNOTATION_EXTENDED: json.dumps(
         {"containers": {"c": {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATCH_MEMORY: "4Mi"}}}}
     )
 }
@@ -87,10 +89,10 @@ def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
 def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeResourceTopology", POOLS, "test")
-    own = pod("a", n.LSR, annotations={n.ANNOTATION_STATUS: '{"cpuset": "2"}'})
+    own = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": "2"}'})
     one, two = listed(world, own, batch("b"))
     assert world.text(f"{one}/ac", "cpuset.cpus") == "2"
-    broken = pod("a", n.LSR, annotations={n.ANNOTATION_STATUS: '{"cpuset": '})
+    broken = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": '})
     world.overwrite(two, "cpu.shares", "2")
     world.source.replace([broken, batch("b")])
     world.clock.now += 10
@@ -186,7 +188,7 @@ def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wan
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     out = pod("a", n.LS)
-    out["metadata"]["labels"][n.LABEL_CORE_POLICY] = "none"
+    out["metadata"]["labels"][core_sched.LABEL_CORE_POLICY] = "none"
     world.pod(out, first_pid=100)
     member = pod("b", n.LS)
     world.pod(member, first_pid=200)

@@ -6,8 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+from nri.agent.koordinator.node import Node
 from nri.agent.settings.values import AgentSettings, StandaloneSettings
-from nri.policies.koordinator.profile import Node
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World
 from tests.support.waiting import wait_for

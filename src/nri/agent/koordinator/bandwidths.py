@@ -1,0 +1,99 @@
+"""Bandwidths of the node and of its QoS classes from NodeSLO's spec, and of a pod from its annotation.
+
+A class's share is a percentage of the node's (a whole number) or a quantity of bits per second (a text). TCNetworkQoS
+counts in bits, TerwayQoS in bytes, and they do not agree on what is wrong: the first takes a value that it cannot read
+for none, the other refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from nri.agent.koordinator.documents import SLO
+from nri.agent.koordinator.pod_annotations import read
+from nri.agent.koordinator.quirks import Quirks
+from nri.kube import quantity
+from nri.policies.shapes import Record
+
+_PARTS = {"rx_bps_min": "ingressRequest", "rx_bps_max": "ingressLimit"}
+_PARTS |= {"tx_bps_min": "egressRequest", "tx_bps_max": "egressLimit"}
+_CLASSES = {"l1": "lsClass", "l2": "beClass"}
+UINT64 = 1 << 64
+#: The keys of NodeSLO that say the bandwidths of a class.
+DOCUMENT_KEYS: Final = (
+    (SLO, "resourceQOSStrategy.{}.networkQOS"),
+    (SLO, "systemStrategy.totalNetworkBandwidth"),
+)
+ANNOTATION_NETWORK_QOS: Final = "koordinator.sh/networkQOS"
+_LIMITS = Record({"ingressLimit": str, "egressLimit": str})
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    """Bandwidths of the node (`hw`), of LS (`l1`) and of BE (`l2`), in and out, per second; 0 is not set."""
+
+    hw_tx_bps_max: int = 0
+    hw_rx_bps_max: int = 0
+    l1_tx_bps_min: int = 0
+    l1_tx_bps_max: int = 0
+    l1_rx_bps_min: int = 0
+    l1_rx_bps_max: int = 0
+    l2_tx_bps_min: int = 0
+    l2_tx_bps_max: int = 0
+    l2_rx_bps_min: int = 0
+    l2_rx_bps_max: int = 0
+
+    def items(self) -> list[tuple[str, int]]:
+        """Return names and values in the order of terway's file."""
+        return [(each.name, getattr(self, each.name)) for each in fields(self)]
+
+
+def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None], int]) -> dict[str, int]:
+    """Return the four parts of one class's network QoS as `share` reads them; none counts unless it is switched on."""
+    shares = dict.fromkeys(_PARTS, 0)
+    for part, key in _PARTS.items() if network.get("enable", False) else ():
+        try:
+            shares[part] = share(network.get(key))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return shares
+
+
+def shared_out(found: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
+    """Return the bandwidths of the node and of its classes, each class by `share`. Raises ValueError."""
+    values = {"hw_tx_bps_max": node, "hw_rx_bps_max": node}
+    for level, name in _CLASSES.items():
+        network = found.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
+        try:
+            shares = class_shares(network, share)
+        except ValueError as error:
+            raise ValueError(f"spec.resourceQOSStrategy.{name}.networkQOS.{error}") from None
+        values.update({f"{level}_{part}": value for part, value in shares.items()})
+    return Bandwidths(**values)
+
+
+def node_total(found: Mapping[str, Any]) -> int:
+    """Return the bandwidth of the node in bits per second."""
+    return quantity.ceil(found.get("systemStrategy", {}).get("totalNetworkBandwidth", quantity.parse(0)))
+
+
+def unsigned(number: int, quirks: Quirks) -> int:
+    """Return a bandwidth as the original's unsigned number. Raises ValueError for a negative one, if refused."""
+    if number < 0 and quirks.negative_bandwidth_refused:
+        raise ValueError(f"{number} is below 0")
+    return number % UINT64
+
+
+def pod_bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
+    """The limits of a pod's own traffic in bits per second, `ingressLimit` and `egressLimit`; none is left out."""
+    key = ANNOTATION_NETWORK_QOS
+    found: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
+    limits: dict[str, int] = {}
+    for way, text in found.items():
+        try:
+            limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}
+        except ValueError as error:
+            raise ValueError(f"annotation {key}: {way}: {error}") from None
+    return limits

@@ -1,0 +1,178 @@
+"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from what they ask of batch resources.
+
+Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
+pod's annotation or its spec says them again. A pod without them is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from nri.agent.koordinator import names
+from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO, scaled
+from nri.agent.koordinator.documents import NODE, SLO, read_spec
+from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, qos_class
+from nri.agent.koordinator.node import BatchRule, Node
+from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies import formulas
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.policies.formulas import UNLIMITED
+from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Record, Table, decode
+
+NAME: Final = "BatchResource"
+_NOTHING: Final = Decision()
+ANNOTATION_EXTENDED: Final = "node.koordinator.sh/extended-resource-spec"
+SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUNTS}))})
+
+
+def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
+    text = annotations.get(ANNOTATION_EXTENDED)
+    found: dict[str, ExtendedResources] | None = None
+    if text is not None:
+        found = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
+    return found
+
+
+def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """Return batch resources by container from a pod's annotation; None if it cannot be read."""
+    try:
+        return extended_resources(given)
+    except ValueError:
+        return None
+
+
+def batch_request(containers: Iterable[ExtendedResources]) -> int:
+    """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
+    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
+
+
+def _extended(text: str) -> dict[str, ExtendedResources] | None:
+    spec = decode(text, SHAPE).get("containers")
+    if spec is None:
+        return None
+    return {
+        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
+        for name, each in spec.items()
+    }
+
+
+def has_cfs_quota(spec: Any) -> bool:
+    """Return whether batch pods have a CPU quota: not while their folder is suppressed by one, which must be larger."""
+    threshold = read_spec(spec).get("resourceUsedThresholdWithBE", {})
+    return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
+
+
+def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
+
+    Raises HookError for an annotation that cannot be read, where nothing else says what the pod asks for.
+    """
+    if qos_class(context.labels) != BE:
+        return _NOTHING
+    spec = _spec(context, quirks)
+    if spec is None:
+        return _NOTHING
+    if quirks.empty_batch_spec_ignored and not spec:
+        return _NOTHING
+    requested = batch_request(spec.values())
+    changes = Changes(
+        {
+            "cpu.shares": formulas.shares(requested),
+            "cpu.cfs_quota": _quota(rule, _limit(spec.values(), BATCH_CPU), quirks),
+            "memory.limit": _limit(spec.values(), BATCH_MEMORY),
+        }
+    )
+    if not spec:
+        none = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
+        return Decision(changes, none)
+    return Decision(changes, "batch resources of the pod's containers")
+
+
+def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide for a container of a batch pod. Raises HookError as `pod` does."""
+    if qos_class(context.pod.labels) != BE:
+        return _NOTHING
+    spec = context.extended
+    if spec is None or not _is_batch(spec):
+        spec = (_annotated(context.pod.annotations, quirks) or {}).get(context.name)
+    if spec is None:
+        return _NOTHING
+    memory = formulas.amount(spec.limits, BATCH_MEMORY)
+    changes = Changes(
+        {
+            "cpu.shares": formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
+            "cpu.cfs_quota": _quota(rule, formulas.amount(spec.limits, BATCH_CPU), quirks),
+            "memory.limit": memory if memory > 0 else UNLIMITED,
+        }
+    )
+    return Decision(changes, "batch resources of the container")
+
+
+def _spec(context: PodContext, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+    """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
+    if context.extended is not None:
+        batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
+        if batch or not context.extended:
+            return batch
+    return _annotated(context.annotations, quirks)
+
+
+def _is_batch(asked: ExtendedResources) -> bool:
+    """Whether it is about batch resources, and not about others that Kubernetes does not know."""
+    return not (asked.requests or asked.limits) or any(
+        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (asked.requests, asked.limits)
+    )
+
+
+def _annotated(annotations: Mapping[str, str], quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+    try:
+        return extended_resources(annotations)
+    except ValueError as error:
+        if quirks.bad_batch_spec_told:
+            raise HookError(NAME, str(error)) from None
+        return None
+
+
+def _quota(rule: BatchRule, milli_cpu: int, quirks: Quirks) -> int:
+    """Return the CPU quota for a limit; it is unlimited while the folder of batch pods has a quota."""
+    if rule.has_quota is False:
+        return UNLIMITED
+    return scaled(formulas.quota_us(milli_cpu), -1 if rule.ratio is None else rule.ratio, quirks)
+
+
+def _limit(containers: Collection[ExtendedResources], name: str) -> int:
+    limits = [formulas.amount(each.limits, name) for each in containers]
+    return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)
+
+
+def _decide_container(context: ContainerContext, node: Node) -> Decision:
+    return container(context, node.batch, node.quirks)
+
+
+HOOK: Final = Hook(
+    NAME,
+    True,
+    (SLO, NODE),
+    (LABEL_QOS, ANNOTATION_EXTENDED),
+    {
+        RUN_POD: lambda context, node: pod(context, node.batch, node.quirks),
+        CREATE: _decide_container,
+        UPDATE: _decide_container,
+    },
+    tuple(
+        owns
+        for level in (Level.POD, Level.CONTAINER)
+        for owns in (
+            Owns(level, "cpu.shares", frozenset({BE})),
+            Owns(level, "cpu.cfs_quota", frozenset({BE}), own_cpus=False),
+            Owns(level, "memory.limit", frozenset({BE})),
+        )
+    ),
+    document_keys=((SLO, "resourceUsedThresholdWithBE.cpuSuppressPolicy"), (NODE, f"annotation {ANNOTATION_RATIO}")),
+)

@@ -1,0 +1,441 @@
+"""BlkIOReconcile: limits of operations and bytes per second for each disk, and its weight.
+
+For best-effort pods together, and for pods that ask for their own. Values are by device (`8:0`); 0 in NodeSLO takes a
+limit away. Limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM.
+One that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that
+is no longer asked for is taken away, also one that an agent which was killed has left. The kubelet mounts a pod's
+volumes by their names in the pod, and a claim's by the name of the persistent volume, which only an apiserver connects
+with the claim: so the claim's disk is the one that is left over.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from nri.agent.explain import Subject
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
+from nri.agent.koordinator.names import NONE, qos_class
+from nri.agent.loops.round import KnobValue, Round, folder_subject
+from nri.agent.loops.strategy import Strategy
+from nri.agent.profile import StrategyRow
+from nri.agent.settings.values import AgentSettings
+from nri.host import Root
+from nri.host.cgroups.hierarchies import mounts as machine_mounts
+from nri.policies.formulas import UNLIMITED
+from nri.policies.ownership import Level, Owns
+from nri.policies.paths import BEST_EFFORT
+from nri.policies.shapes import Items, Record, Word, fit
+
+ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
+_KIND: Final = Word(("device", "volumegroup", "podvolume"))
+_IO = Record({"readIOPS": int, "writeIOPS": int, "readBPS": int, "writeBPS": int, "ioWeightPercent": int})
+SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _IO}))})
+_KNOBS: Final = {
+    "read_iops": "io.read_iops",
+    "write_iops": "io.write_iops",
+    "read_bps": "io.read_bps",
+    "write_bps": "io.write_bps",
+    "weight": "io.device_weight",
+}
+#: The line of `io.cost.qos` for a disk that is no longer asked for.
+ROOT_OFF: Final = "enable=0"
+_LATENCIES: Final = {
+    "rpct": ("readLatencyPercent", 95),
+    "rlat": ("readLatency", 3000),
+    "wpct": ("writeLatencyPercent", 95),
+    "wlat": ("writeLatency", 3000),
+}
+_MODEL: Final = {
+    "rbps": "modelReadBPS",
+    "rseqiops": "modelReadSeqIOPS",
+    "rrandiops": "modelReadRandIOPS",
+    "wbps": "modelWriteBPS",
+    "wseqiops": "modelWriteSeqIOPS",
+    "wrandiops": "modelWriteRandIOPS",
+}
+_ROOT_IO: Final = Record(
+    {
+        "enableUserModel": bool,
+        **{name: int for name, _ in _LATENCIES.values()},
+        **dict.fromkeys(_MODEL.values(), int),
+    }
+)
+ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _ROOT_IO}))})
+NAME: Final = "BlkIOReconcile"
+#: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
+_VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
+#: The values of a disk for which nothing is set, by knob.
+_NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
+_WEIGHT: Final = "io.device_weight"
+_NONE[_WEIGHT] = UNLIMITED
+#: The weight of a disk of which nothing is said.
+_USUAL: Final = 100
+#: Devices that are looked at, and how many layers of LVM below one.
+_MOST_DEVICES: Final = 4096
+_DEEPEST: Final = 8
+#: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
+_LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
+_ROOT_QOS: Final = "io.cost_qos"
+_ROOT: Final = Subject("node/disks", name="disks")
+
+
+class DiskLimits(NamedTuple):
+    """Limits of one disk. `kind` is device, volumegroup or podvolume, and `name` what that calls it."""
+
+    name: str
+    kind: str
+    read_iops: int = 0
+    write_iops: int = 0
+    read_bps: int = 0
+    write_bps: int = 0
+    weight: int = 100
+
+
+def parse(given: Any, where: str = "blkioQOS") -> list[DiskLimits]:
+    """Read a class's `blkioQOS`; nothing of it while it is off.
+
+    Raises ValueError for what cannot be, with its place, which begins with `where`.
+    """
+    found = fit({} if given is None else given, SHAPE, where)
+    if not found.get("enable", False):
+        return []
+    disks = []
+    for number, block in enumerate(found.get("blocks", ())):
+        limits = block.get("ioCfg", {})
+        for key, value in limits.items():
+            least, most = (1, 100) if key == "ioWeightPercent" else (0, None)
+            if value < least or (most is not None and value > most):
+                bound = f"not from {least} to {most}" if most is not None else f"below {least}"
+                raise ValueError(f"{where}.blocks[{number}].ioCfg.{key}: {value} is {bound}")
+        disks.append(
+            DiskLimits(
+                name=block.get("name", ""),
+                kind=block.get("type", "device"),
+                read_iops=limits.get("readIOPS", 0),
+                write_iops=limits.get("writeIOPS", 0),
+                read_bps=limits.get("readBPS", 0),
+                write_bps=limits.get("writeBPS", 0),
+                weight=limits.get("ioWeightPercent", 100),
+            )
+        )
+    return disks
+
+
+def wanted(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return what each knob is set to, by device (`8:0`); -1 is no limit.
+
+    Args:
+        disks: those that have limits, by device; of one that is named twice the last word counts.
+        present: devices that have any limit or weight in force, which goes where none is asked for.
+    """
+    limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
+    return {
+        knob: {device: getattr(each, name) or UNLIMITED for device, each in limits.items()}
+        for name, knob in _KNOBS.items()
+    }
+
+
+class RootDisk(NamedTuple):
+    """Latencies of one disk for the whole machine, and its model: `words` are those of io.cost.qos and .model.
+
+    A model of the user's own counts only if it is whole; without one the kernel has its own.
+    """
+
+    name: str
+    kind: str
+    qos: str
+    model: str
+
+
+def parse_root(given: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
+    """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
+    found = fit({} if given is None else given, ROOT_SHAPE, where)
+    if not found.get("enable", False):
+        return []
+    disks = []
+    for block in found.get("blocks", ()):
+        io = block.get("ioCfg", {})
+        latency = {key: io.get(name, default) for key, (name, default) in _LATENCIES.items()}
+        qos = "enable=1 ctrl=user " + " ".join(f"{key}={value}" for key, value in latency.items())
+        numbers = {key: io.get(name, 0) for key, name in _MODEL.items()}
+        model = "ctrl=auto"
+        if io.get("enableUserModel", False):
+            whole = all(value > 0 for value in numbers.values())
+            model = "ctrl=user model=linear " + " ".join(f"{key}={value}" for key, value in numbers.items())
+            model = model if whole else ""
+        disks.append(RootDisk(block.get("name", ""), block.get("type", "device"), qos, model))
+    return disks
+
+
+#: Disks that a pod may name.
+_MOST_DISKS: Final = 64
+
+
+def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
+    disks = tuple(parse({**json_object(text), "enable": True}))
+    if len(disks) > _MOST_DISKS:
+        raise ValueError(f"it names {len(disks)} disks, and no machine has more than {_MOST_DISKS}")
+    return disks
+
+
+class PodVolumes(NamedTuple):
+    """The volumes of a pod.
+
+    Attributes:
+        mounted: the numbers of devices that the kubelet has mounted for it, by the volume's name.
+        claims: the claims' names, by those that they have as volumes of the pod.
+        own: the names of its other volumes.
+    """
+
+    mounted: Mapping[str, str]
+    claims: Mapping[str, str] = {}
+    own: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], mounted: Mapping[str, str]) -> PodVolumes:
+        """Read them off a pod; sources that do not know its volumes have none."""
+        claims, own = dict[str, str](), set[str]()
+        volumes = (manifest.get("spec") or {}).get("volumes") or ()
+        for each in (volume for volume in volumes if isinstance(volume, Mapping)):
+            name, claim = str(each.get("name")), each.get("persistentVolumeClaim")
+            if isinstance(claim, Mapping):
+                claims[name] = str(claim.get("claimName"))
+            elif "ephemeral" in each:
+                claims[name] = f"{name}, made for the pod"
+            else:
+                own.add(name)
+        return cls(mounted, claims, frozenset(own))
+
+
+class BlockIo(Strategy):
+    """Sets limits of block I/O."""
+
+    name = NAME
+    key = ANNOTATION_BLOCK_IO
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
+        self._looked = False
+        #: Disks that have latencies of the whole machine.
+        self._root_set: frozenset[str] = frozenset()
+        #: Volumes that are mounted, by pod; read at most once a round: pods may name as many as they like.
+        self._mounts: dict[str, dict[str, str]] | None = None
+
+    def __len__(self) -> int:
+        """The number of knobs that are remembered as set."""
+        return len(self._set)
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: limits that are asked for, or that were set."""
+        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
+
+    def round(self, round_: Round[NodeSlo]) -> None:
+        """Decide for the folder of best-effort pods, and for pods with an annotation."""
+        fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
+        self._mounts = None
+        folder = round_.best_effort_folder
+        if not self._looked:
+            self._looked = True
+            self._take_over(round_, folder_subject(BEST_EFFORT), folder)
+            for pod in round_.pods:
+                if qos_class(pod.labels) != NONE:
+                    self._take_over(round_, pod.subject(), pod.folder)
+        self._limits(round_, folder_subject(BEST_EFFORT), folder, round_.rules[DISKS], None, fresh)
+        for pod in round_.pods:
+            disks = POD_DISKS.in_round(round_, pod)
+            if disks and qos_class(pod.labels) != NONE:
+                volumes = PodVolumes({})
+                if any(disk.kind == "podvolume" for disk in disks):
+                    volumes = PodVolumes.of(pod.manifest, self._mounted(round_.parts.root).get(pod.uid, {}))
+                self._limits(round_, pod.subject(), pod.folder, disks, volumes, fresh)
+        self._release(round_, fresh)
+        self._set = fresh
+        self._root(round_)
+
+    def _release(
+        self, round_: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
+    ) -> None:
+        """Take away limits that are no longer asked for, together with those of the same file that are."""
+        for (path, knob), (subject, limits) in fresh.items():
+            _, before = self._set.get((path, knob), (subject, {}))
+            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NONE[knob])
+            reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
+            round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
+        for (path, knob), (subject, before) in self._set.items():
+            if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
+                free = dict.fromkeys(sorted(before), _NONE[knob])
+                round_.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
+
+    def _take_over(self, round_: Round[NodeSlo], subject: Subject, folder: str) -> None:
+        """Note the limits of a folder that are there at the start: nobody else sets any there."""
+        for knob, none in _NONE.items():
+            found = round_.read(folder, knob)
+            if isinstance(found, Mapping):
+                limits = {key: value for key, value in found.items() if isinstance(value, int) and value != none}
+                if limits:
+                    self._set[folder, knob] = subject, limits
+
+    def _limits(
+        self,
+        round_: Round[NodeSlo],
+        subject: Subject,
+        folder: str,
+        disks: Sequence[DiskLimits],
+        volumes: PodVolumes | None,
+        fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]],
+    ) -> None:
+        found: list[tuple[str, DiskLimits]] = []
+        for disk in disks:
+            try:
+                found.append((disk_of(round_.parts.root, disk, volumes), disk))
+            except ValueError as error:
+                whose = "beClass" if volumes is None else f"pod {subject.namespace}/{subject.name}"
+                round_.errors.append(f"{NAME}: {whose}: {error}")
+        if not found:
+            return
+        for knob, by_device in wanted(found, ()).items():
+            usual = _USUAL if knob == _WEIGHT else _NONE[knob]
+            limits = {device: value for device, value in by_device.items() if value != usual}
+            if limits:
+                fresh[folder, knob] = subject, limits
+
+    def _root(self, round_: Round[NodeSlo]) -> None:
+        """Latencies and models of disks for the whole machine, in the root cgroup; one value for all disks of a file.
+
+        Where NodeSLO names disks, those that had latencies before lose them, also those of an agent that was killed.
+        """
+        latencies: dict[str, str] = {}
+        models: dict[str, str] = {}
+        for disk in round_.rules[ROOT_DISKS]:
+            try:
+                device = disk_of(round_.parts.root, DiskLimits(disk.name, disk.kind))
+            except ValueError as error:
+                round_.errors.append(f"{NAME}: cgroupRoot: {error}")
+                continue
+            latencies[device] = disk.qos
+            if disk.model:
+                models[device] = disk.model
+        present = round_.read("", _ROOT_QOS) if round_.rules[ROOT_DISKS] and not self._root_set else None
+        before = self._root_set
+        if isinstance(present, Mapping):
+            before = frozenset(device for device, words in present.items() if ROOT_OFF not in str(words).split())
+        self._root_set = frozenset(latencies)
+        for knob, words in (("io.cost_model", models), (_ROOT_QOS, {**dict.fromkeys(before, ROOT_OFF), **latencies})):
+            if words:
+                round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
+
+    def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
+        """The devices that the kubelet has mounted for pods: numbers by name of the volume, by uid."""
+        if self._mounts is None:
+            self._mounts = {}
+            for mount in machine_mounts(root):
+                if found := _VOLUME.fullmatch(mount.path):
+                    self._mounts.setdefault(found[1], {})[found[2]] = mount.device
+        return self._mounts
+
+
+def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> str:
+    """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found.
+
+    Args:
+        root: the machine.
+        disk: how it is called.
+        volumes: those of the pod that calls it so; None if it is not a pod.
+    """
+    if disk.kind == "device":
+        name = posixpath.basename(disk.name)
+        if not name or name in (".", ".."):
+            raise ValueError(f"{disk.name[:60]!r} is not a device")
+        return _whole(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
+    if disk.kind == "podvolume":
+        if volumes is None:
+            raise ValueError(f"volume {disk.name[:60]!r}: podvolume is for the annotation of a pod")
+        return _volume(root, disk.name, volumes)
+    if disk.kind == "volumegroup":
+        return _group(root, disk.name)
+    raise ValueError(f"disk {disk.name[:60]!r}: there is no kind {disk.kind[:20]!r}")
+
+
+def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
+    """The numbers of the disk that a volume of a pod is on, by its name in the pod, or by the persistent volume's."""
+    if name not in volumes.claims:
+        if name not in volumes.mounted:
+            raise ValueError(f"the kubelet has mounted no volume {name[:60]!r} for the pod")
+        return _whole(root, volumes.mounted[name], name)
+    left = sorted(volumes.mounted.keys() - volumes.own)
+    claims = len(set(volumes.claims.values()))
+    if len(left) == claims and len({volumes.mounted[each] for each in left}) == 1:
+        return _whole(root, volumes.mounted[left[0]], name)
+    disks = {_whole(root, volumes.mounted[each], each) for each in left}
+    if len(left) != claims or len(disks) != 1:
+        raise ValueError(
+            f"{name[:60]!r} is one of {claims} claims, and the kubelet has mounted {len(left)} of claims for the pod, "
+            f"on {len(disks)} disks: only an apiserver knows which it is. Name its persistent volume instead"
+            + (f", such as {left[0]}" if left else "")
+        )
+    return disks.pop()
+
+
+def _group(root: Root, name: str) -> str:
+    """The numbers of the disk that a volume group of LVM is on, by a volume of it that is in use."""
+    mapped = (each for each in sorted(root.names("/sys/class/block"))[:_MOST_DEVICES] if each.startswith("dm-"))
+    for each in mapped:
+        found = _LVM_NAME.match((root.find(f"/sys/class/block/{each}/dm/name") or "").strip())
+        numbers = root.find(f"/sys/class/block/{each}/dev")
+        if found and found[1].replace("--", "-") == name and numbers is not None and _is_lvm(root, numbers.strip()):
+            return _whole(root, numbers, name)
+    raise ValueError(f"the machine has no volume in use of the volume group {name[:60]!r}")
+
+
+def _whole(root: Root, numbers: str | None, name: str) -> str:
+    """The numbers of the whole disk that a device is, or is on; limits hold for those alone."""
+    if numbers is None:
+        raise ValueError(f"the machine has no disk {name[:60]!r}")
+    if numbers.startswith("0:"):  # memory, a network's file system, btrfs
+        raise ValueError(f"{name[:60]!r} is not on a disk that the machine shows")
+    level, disks = [numbers.strip()], set[str]()
+    for _ in range(_DEEPEST):
+        below: list[str] = []
+        for each in level[:_MOST_DEVICES]:
+            if _is_lvm(root, each):
+                slaves = f"/sys/dev/block/{each}/slaves"
+                below += [(root.find(f"{slaves}/{slave}/dev") or "").strip() for slave in root.names(slaves)]
+            elif root.find(f"/sys/dev/block/{each}/partition") is not None:
+                disks.add((root.find(f"/sys/dev/block/{each}/../dev") or each).strip())
+            else:
+                disks.add(each)
+        level = below
+    if len(disks) != 1 or level:
+        raise ValueError(f"{name[:60]!r} is on {len(disks)} disks; limits hold for one")
+    return disks.pop()
+
+
+def _is_lvm(root: Root, numbers: str) -> bool:
+    return (root.find(f"/sys/dev/block/{numbers}/dm/uuid") or "").startswith("LVM-")
+
+
+DISKS: Final[Part[tuple[DiskLimits, ...]]] = Part(
+    lambda spec: tuple(parse(*class_part(spec, "beClass", "blkioQOS"))), ()
+)
+ROOT_DISKS: Final[Part[tuple[RootDisk, ...]]] = Part(
+    lambda spec: tuple(parse_root(*class_part(spec, "cgroupRoot", "blkioQOS"))), ()
+)
+POD_DISKS: Final[PodAnnotation[tuple[DiskLimits, ...]]] = PodAnnotation(
+    NAME, ANNOTATION_BLOCK_IO, lambda text, _rules, _qos: _pod_disks(text), lambda _rules, _qos: ()
+)
+_LIMITS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", _WEIGHT)
+STRATEGY: Final = StrategyRow(
+    NAME,
+    False,
+    "block I/O: weights and limits for each disk",
+    "nri.agent.koordinator.block_io:BlockIo",
+    (
+        *(Owns(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
+        *(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
+    ),
+    ANNOTATION_BLOCK_IO,
+    document_keys=((SLO, "resourceQOSStrategy.beClass.blkioQOS"),),
+)

@@ -1,0 +1,139 @@
+"""The strategy by which Koordinator's manager gives a node batch and mid resources, and the numbers that it refuses.
+
+This agent computes no such resources: it takes them from Node. It reads the strategy to say what of a node's own words
+the manager leaves out. Rules: pure; nothing given is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nri.agent.koordinator.documents import over
+from nri.config.syntax import parse_json
+from nri.policies.shapes import Unread
+from nri.text import plain
+
+__all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
+
+ANNOTATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
+#: A node's labels, each a ratio that replaces a percentage of its strategy.
+RATIOS: Final[Mapping[str, str]] = {
+    "node.koordinator.sh/cpu-reclaim-ratio": "cpuReclaimThresholdPercent",
+    "node.koordinator.sh/memory-reclaim-ratio": "memoryReclaimThresholdPercent",
+    "node.koordinator.sh/mid-static-cpu-reserved-ratio": "midStaticCPUReservedPercent",
+    "node.koordinator.sh/mid-static-memory-reserved-ratio": "midStaticMemoryReservedPercent",
+}
+#: A strategy in which nothing is written.
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "enable": False,
+    "metricAggregateDurationSeconds": 300,
+    "metricReportIntervalSeconds": 60,
+    "metricAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+    "metricMemoryCollectPolicy": "usageWithoutPageCache",
+    "cpuReclaimThresholdPercent": 60,
+    "cpuCalculatePolicy": "usage",
+    "memoryReclaimThresholdPercent": 65,
+    "memoryCalculatePolicy": "usage",
+    "degradeTimeMinutes": 15,
+    "updateTimeThresholdSeconds": 300,
+    "resourceDiffThreshold": 0.1,
+    "midCPUThresholdPercent": 100,
+    "midMemoryThresholdPercent": 100,
+    "midUnallocatedPercent": 0,
+    "midStaticCPUReservedPercent": 0,
+    "midStaticMemoryReservedPercent": 0,
+}
+_POSITIVE: Final = (
+    "metricAggregateDurationSeconds", "metricReportIntervalSeconds", "degradeTimeMinutes",
+    "updateTimeThresholdSeconds", "resourceDiffThreshold",
+)  # fmt: skip
+_UP_TO_100: Final = ("midCPUThresholdPercent", "midMemoryThresholdPercent", "midUnallocatedPercent")
+_AT_LEAST_0: Final = (*RATIOS.values(), "batchCPUThresholdPercent", "batchMemoryThresholdPercent", *_UP_TO_100)
+
+
+def wrong(strategy: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a strategy whose numbers the manager refuses, with the rule of each."""
+    numbers = {key: value for key, value in strategy.items() if isinstance(value, (int, float))}
+    found = [f"{key} {numbers[key]} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
+    found += [f"{key} {numbers[key]} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
+    found += [f"{key} {numbers[key]} is above 100" for key in _UP_TO_100 if numbers.get(key, 0) > 100]
+    return found + ["metricMemoryCollectPolicy is empty"] * (strategy.get("metricMemoryCollectPolicy") == "")
+
+
+def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's strategy: of the cluster, with the first node configuration that fits, and the node's own words.
+
+    Args:
+        config: the JSON of the ConfigMap's key `colocation-config`.
+        node: the Node, of which labels and annotations count. Those that cannot be read are left out.
+    """
+    labels = _texts(node, "labels")
+    found = {key: value for key, value in config.items() if key != "nodeConfigs"}
+    for each in config.get("nodeConfigs") or ():
+        if _selects(each.get("nodeSelector"), labels):
+            found = over(found, {key: value for key, value in each.items() if key not in ("name", "nodeSelector")})
+            break
+    found = over(found, _own(node) or {})
+    ratios = {key: _percent(labels[label]) for label, key in RATIOS.items() if label in labels}
+    return over(found, ratios)
+
+
+def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
+    """Yield what of a node's own strategy the manager leaves out or refuses."""
+    for label in RATIOS:
+        text = _texts(node, "labels").get(label)
+        if text is not None and _percent(text) is None:
+            yield Unread(
+                f"label {label}", f"{plain(text, 80)!r} is no ratio such as 0.7: Koordinator's manager leaves it out"
+            )
+    if _own(node) is None:
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", "it is no JSON object: Koordinator's manager leaves it out")
+    for each in wrong(of_node({}, node)):
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", f"{each}: Koordinator's manager refuses such a strategy")
+
+
+def _own(node: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The strategy of a node's annotation; None if it cannot be read."""
+    try:
+        found = parse_json(_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
+    meta = node.get("metadata")
+    found = meta.get(part) if isinstance(meta, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {key: text for key, text in found.items() if isinstance(text, str)}
+
+
+def _percent(text: str) -> int | None:
+    try:
+        value = float(text) * 100
+    except ValueError:
+        return None
+    return int(value) if math.isfinite(value) and value >= 0 else None
+
+
+def _selects(selector: Any, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector fits; none, and one with an operator that there is not, fit nothing."""
+    if not isinstance(selector, Mapping):
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    present, values = labels.get(expression.get("key", "")), expression.get("values") or ()
+    verdicts = {
+        "In": present in values,
+        "NotIn": present not in values,
+        "Exists": present is not None,
+        "DoesNotExist": present is None,
+    }
+    return verdicts.get(expression.get("operator", ""), False)

@@ -1,0 +1,86 @@
+"""CoreSched: which pods share a core's threads, by core-scheduling cookies, and `cpu.idle` of the kube-QoS folders.
+
+A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
+group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
+`/` is in both. A group's cookie is made on the first process and then shared with its
+siblings, which `nri.policies.cookie_groups` remembers. Core scheduling excludes group identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
+from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import KubeQosContext
+from nri.policies.cookie_groups import Membership
+from nri.policies.hooks import FOLDER, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+NAME: Final = "CoreSched"
+EXPELLER: Final = "-expeller"
+LABEL_CORE_GROUP: Final = "koordinator.sh/core-sched-group-id"
+LABEL_CORE_POLICY: Final = "koordinator.sh/core-sched-policy"
+_EXPELLERS = {"lsrClass": True, "lsClass": True, "beClass": False}
+
+
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
+    """Return core scheduling by class; everything is off unless NodeSLO's CPU policy is `coreSched`."""
+    strategy = read_spec(spec).get("resourceQOSStrategy", {})
+    chosen = strategy.get("policies", {}).get("cpuPolicy", "") == "coreSched"
+    classes: dict[str, CoreSchedClass] = {}
+    for name, default in _EXPELLERS.items():
+        cpu = cpu_of(strategy, name, quirks)
+        enabled = chosen and cpu.get("enable", False)
+        expels = cpu.get("coreExpeller", default and enabled)
+        classes[name] = CoreSchedClass(enabled, chosen and expels, chosen and cpu.get("schedIdle", 0) == 1)
+    lsr, ls, be = classes["lsrClass"], classes["lsClass"], classes["beClass"]
+    return CoreSchedRule(
+        enabled=any(each.enabled for each in classes.values()),
+        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        kube_pods={GUARANTEED: lsr if lsr.enabled else ls, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
+def membership(
+    labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule, quirks: Quirks = Quirks.DEFAULT
+) -> Membership:
+    """Decide a pod's group; policy `none` keeps it out."""
+    own = rule.of_pod(qos_class(labels), kube_class)
+    policy = labels.get(LABEL_CORE_POLICY, "")
+    group = labels.get(LABEL_CORE_GROUP, "")
+    mark = "/" if quirks.groups_of_labels_apart else ""  # which no value of a label has
+    if policy == "exclusive":
+        group = f"pod{mark}{uid}" if mark else uid
+    elif mark:
+        group = group.replace(mark, "_")  # of a source that does not check labels
+    return Membership(own.enabled and policy != "none", group + (mark + EXPELLER if own.expeller else ""))
+
+
+def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
+    """Decide `cpu.idle` of a kube-QoS folder; nothing while no NodeSLO has been read."""
+    if not rule.known:
+        return Decision()
+    own = rule.kube_pods.get(context.kube_class)
+    idle = own is not None and own.cpu_idle
+    return Decision(Changes({"cpu.idle": int(idle)}), f"NodeSLO, for the {context.kube_class} folder")
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (SLO, "pods"),
+    (LABEL_QOS, LABEL_CORE_GROUP, LABEL_CORE_POLICY),
+    {FOLDER: lambda context, node: kube_class(context, node.core)},
+    (
+        Owns(Level.KUBE_QOS, "cpu.idle"),
+        Owns(Level.SANDBOX, "core_sched.cookie"),
+        Owns(Level.CONTAINER, "core_sched.cookie"),
+    ),
+    document_keys=((SLO, "resourceQOSStrategy.policies.cpuPolicy"), (SLO, "resourceQOSStrategy.{}.cpuQOS")),
+)

@@ -1,0 +1,109 @@
+"""CPUNormalization: a smaller CPU quota where CPUs are faster, so that a limit means the same on every node.
+
+For pods that share CPUs (LS, or no class and no CPUs of their own), by the ratio in the node's annotation. It needs the
+quota that was asked for. A ratio of at most 1 writes that quota, so that one which falls back undoes itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nri.agent.koordinator import cpuset
+from nri.agent.koordinator.documents import NODE
+from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
+from nri.agent.koordinator.node import NO_RATIO, Node
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.formulas import MIN_QUOTA_US
+from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
+from nri.policies.ownership import Level, Owns
+
+NAME: Final = "CPUNormalization"
+ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
+#: A smaller change is none.
+_EPSILON: Final = 0.01
+
+
+def ratio_of(node: Any) -> float:
+    """Read the ratio of a node; -1 if it has none. Raises ValueError for one that is no positive number."""
+    if not isinstance(node, dict) or not node:
+        raise ValueError("there is no node")
+    text = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_RATIO)
+    if text is None:
+        return NO_RATIO
+    try:
+        found = float(text) if text.isascii() and text == text.strip() and "_" not in text else math.nan
+    except ValueError:
+        found = math.nan
+    if not found > 0 or math.isinf(found):
+        raise ValueError(f"annotation {ANNOTATION_RATIO}: {text!r} is not a number above 0")
+    return found
+
+
+def same_ratio(old: float | None, new: float | None) -> bool:
+    """Whether a new ratio is so near to the old one that nothing needs to be written again."""
+    if old is None or new is None:
+        return old is new
+    return (old == NO_RATIO) == (new == NO_RATIO) and abs(old - new) < _EPSILON
+
+
+def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
+    """Return a quota for a CPU that is so many times as fast as the one it was made for; slower ones change nothing."""
+    if quota <= 0 or ratio <= 1:
+        return quota
+    least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
+    return max(math.ceil(quota / ratio), min(quota, least))
+
+
+def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a pod's quota; it is known in standalone mode alone."""
+    return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
+
+
+def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a container's quota."""
+    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
+
+
+def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Whether a pod's CPUs are shared ones. An annotation that cannot be read gives it none of its own."""
+    qos = qos_class(labels)
+    if qos != NONE:
+        return qos == LS
+    try:
+        return not cpuset.own_cpuset(given)
+    except ValueError:
+        return True
+
+
+def _decision(
+    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float, quirks: Quirks
+) -> Decision:
+    quota = None if resources is None else resources.cfs_quota
+    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
+        return Decision()
+    return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
+
+
+def _decide_container(context: ContainerContext, node: Node) -> Decision:
+    return container(context, node.ratio, node.quirks)
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (NODE,),
+    (LABEL_QOS, cpuset.ANNOTATION_STATUS),
+    {
+        RUN_POD: lambda context, node: pod(context, node.ratio, node.quirks),
+        CREATE: _decide_container,
+        UPDATE: _decide_container,
+    },
+    tuple(
+        Owns(level, "cpu.cfs_quota", frozenset({LS, NONE}), own_cpus=False) for level in (Level.POD, Level.CONTAINER)
+    ),
+    document_keys=((NODE, f"annotation {ANNOTATION_RATIO}"),),
+)

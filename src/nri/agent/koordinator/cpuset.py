@@ -1,0 +1,244 @@
+"""CPUSetAllocator: the CPUs of containers and host applications, and no CPU quota for pods that have CPUs of their own.
+
+Order: the CPUs that the scheduler gave the pod; batch pools of the memory nodes it gave; a clear for all pods in the
+best-effort folder, whatever their class, because a loop sets their CPUs; the share pools of those memory nodes; the
+system's CPUs for SYSTEM; all share pools for LS; what the kubelet's static policy gave; all share pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from nri.agent.koordinator.documents import TOPOLOGY
+from nri.agent.koordinator.names import BATCH_CPU, BE, LABEL_QOS, LS, SYSTEM, qos_class
+from nri.agent.koordinator.node import CpusetRule, Node, SharePool
+from nri.agent.koordinator.pod_annotations import AMOUNTS, read
+from nri.agent.koordinator.quirks import Quirks
+from nri.api.cpuset import parse as parse_cpus
+from nri.kube.quantity import ceil
+from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
+from nri.policies.formulas import UNLIMITED, amount, milli
+from nri.policies.hooks import CREATE, PROGRAM, RUN_POD, UPDATE, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.paths import BEST_EFFORT, kube_class_of
+from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table
+
+NAME: Final = "CPUSetAllocator"
+_NOTHING: Final = Decision()
+_LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
+ANNOTATION_STATUS: Final = "scheduling.koordinator.sh/resource-status"
+ANNOTATION_RESERVATION: Final = "node.koordinator.sh/reservation"
+ANNOTATION_SHARE_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
+ANNOTATION_BE_SHARE_POOLS: Final = "node.koordinator.sh/be-cpu-shared-pools"
+ANNOTATION_SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"
+ANNOTATION_CPU_MANAGER: Final = "kubelet.koordinator.sh/cpu-manager-policy"
+_POOLS = Items(Record({"socket": INT32, "node": INT32, "cpuset": str}))
+_POLICY = Record({"policy": str, "options": Table(str), "reservedCPUs": str})
+_SYSTEM = Record({"cpuset": str, "cpusetExclusive": bool})
+#: Resources that a node keeps from pods, by an annotation of its own or of its topology.
+_RESERVATION = Record({"resources": Table(QUANTITY), "reservedCPUs": str, "applyPolicy": str})
+#: The keys that are read of each annotation.
+TOPOLOGY_SHAPES = {
+    ANNOTATION_SHARE_POOLS: _POOLS,
+    ANNOTATION_BE_SHARE_POOLS: _POOLS,
+    ANNOTATION_CPU_MANAGER: _POLICY,
+    ANNOTATION_SYSTEM_QOS: _SYSTEM,
+    ANNOTATION_RESERVATION: _RESERVATION,
+}
+_STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT32, "resources": AMOUNTS}))})
+
+
+def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
+    """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
+    if not isinstance(topology, dict):
+        raise ValueError("there is no NodeResourceTopology")  # noqa: TRY004  (a bad source, not a bad call)
+    annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
+    system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
+    system_cpus = system.get("cpuset", "")
+    own = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
+    kubelet = read(annotations, ANNOTATION_CPU_MANAGER, _POLICY) or {}
+    reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
+    reserved = _checked(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
+    return CpusetRule(
+        share_pools=_share_pools(annotations, ANNOTATION_SHARE_POOLS, quirks),
+        batch_pools=_share_pools(annotations, ANNOTATION_BE_SHARE_POOLS, quirks),
+        kubelet_policy=kubelet.get("policy", ""),
+        system_cpus=system_cpus,
+        withheld=(own if system.get("cpusetExclusive", True) else frozenset())
+        | reserved
+        | _checked(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
+    )
+
+
+def reserved_milli(annotations: Mapping[str, str]) -> int:
+    """Return the thousandths of CPUs that a node keeps from pods by its annotation; 0 if that cannot be read."""
+    try:
+        found = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
+        if found.get("reservedCPUs"):
+            return 1000 * len(parse_cpus(found["reservedCPUs"]))
+        return ceil(found.get("resources", {}).get("cpu", Fraction(0)) * 1000)
+    except ValueError:
+        return 0
+
+
+def _share_pools(annotations: Mapping[str, str], key: str, quirks: Quirks) -> tuple[SharePool, ...]:
+    pools = tuple(
+        SharePool(each.get("socket", 0), each.get("node", 0), each.get("cpuset", ""))
+        for each in read(annotations, key, _POOLS) or ()
+    )
+    if quirks.bad_share_pool_refused:
+        for pool in pools:
+            _checked(pool.cpus, key)
+    return pools
+
+
+def _checked(cpus: str, key: str) -> frozenset[int]:
+    try:
+        return parse_cpus(cpus)
+    except ValueError as error:
+        raise ValueError(f"annotation {key}: {error}") from None
+
+
+def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
+    return read(annotations, ANNOTATION_STATUS, _STATUS) or {}
+
+
+def own_cpuset(annotations: Mapping[str, str]) -> str:
+    """The CPUs that the scheduler gave to this pod alone; "" if none."""
+    cpuset: str = resource_status(annotations).get("cpuset", "")
+    return cpuset
+
+
+def container(
+    context: ContainerContext,
+    rule: CpusetRule | None,
+    quirks: Quirks = Quirks.DEFAULT,
+    *,
+    batch_pools: bool = False,
+    keep_quota: bool = False,
+) -> Decision:
+    """Decide a container's CPUs and whether its quota goes. Raises HookError for an annotation that cannot be read.
+
+    Args:
+        context: the container.
+        rule: the node's topology, None while it has not been read.
+        quirks: where to decide as the original.
+        batch_pools: whether batch pods may be given share pools of their own (gate BECPUManager).
+        keep_quota: whether pods with CPUs of their own keep their quota (--disable-unset-cpu-quota).
+    """
+    cpus = container_cpus(context, rule, quirks, batch_pools=batch_pools)
+    quota = container_quota(context, keep_quota=keep_quota)
+    return Decision(cpus.changes | quota.changes, "; ".join(filter(None, (cpus.reason, quota.reason))))
+
+
+def container_cpus(
+    context: ContainerContext, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
+) -> Decision:
+    """Decide a container's CPUs."""
+    status = _status(context.pod.annotations)
+    if status.get("cpuset"):
+        return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler gave the pod these CPUs")
+    if rule is None:
+        return _NOTHING
+    qos = qos_class(context.pod.labels)
+    best_effort = kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT
+    zones = status.get("numaNodeResources", [])
+    given = any(map(_has_cpu, zones))
+    if given and qos == BE and batch_pools:
+        return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
+    if best_effort and quirks.best_effort_cpus_left:
+        return _LEFT
+    if given and qos != BE:
+        return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
+    if qos == SYSTEM and rule.system_cpus:
+        return Decision(Changes({"cpuset.cpus": rule.system_cpus}), "the node's CPUs for SYSTEM pods")
+    if qos == LS:
+        return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS pods")
+    if best_effort:
+        return _LEFT
+    if rule.kubelet_policy == "static":
+        return Decision(NO_CHANGES, "left to the kubelet's static policy")
+    return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for pods without a class")
+
+
+def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod gets batch pools where there are some; not while its annotation cannot be read."""
+    try:
+        return qos_class(labels) == BE and any(map(_has_cpu, _status(annotations).get("numaNodeResources", [])))
+    except HookError:
+        return False
+
+
+def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:
+    """Take a container's quota away if its pod has CPUs of its own: it would only throttle them."""
+    return _quota(context.pod.annotations, keep_quota)
+
+
+def pod_quota(context: PodContext, *, keep_quota: bool = False) -> Decision:
+    """Take a pod's quota away if it has CPUs of its own."""
+    return _quota(context.annotations, keep_quota)
+
+
+def host_application(context: HostApplicationContext, rule: CpusetRule | None) -> Decision:
+    """Give all share pools to an LS program of the host; raises HookError for one of another class."""
+    if rule is None:
+        return _NOTHING
+    if context.qos != LS:
+        raise HookError(
+            NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
+        )
+    return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS programs")
+
+
+def _quota(given: Mapping[str, str], keep_quota: bool) -> Decision:
+    if keep_quota or not _status(given).get("cpuset"):
+        return _NOTHING
+    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota beside CPUs of its own")
+
+
+def _status(given: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return resource_status(given)
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+
+
+def _has_cpu(zone: Mapping[str, Any]) -> bool:
+    """Whether the scheduler gave CPU on a memory node; it may have given huge pages alone."""
+    resources = zone.get("resources", {})
+    return milli(resources, "cpu") != 0 or amount(resources, BATCH_CPU) > 0
+
+
+def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Changes:
+    listed = list(pools)
+    cpus = (pool.cpus for zone in zones for pool in listed if pool.node == zone.get("node", 0))
+    return Changes({"cpuset.cpus": ",".join(cpus)})
+
+
+def _decide_container(context: ContainerContext, node: Node) -> Decision:
+    return container(context, node.cpus, node.quirks, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
+
+
+HOOK: Final = Hook(
+    NAME,
+    True,
+    (TOPOLOGY,),
+    (LABEL_QOS, ANNOTATION_STATUS),
+    {
+        RUN_POD: lambda context, node: pod_quota(context, keep_quota=node.keep_quota),
+        CREATE: _decide_container,
+        UPDATE: _decide_container,
+        PROGRAM: lambda context, node: host_application(context, node.cpus),
+    },
+    (
+        *(Owns(level, "cpu.cfs_quota", own_cpus=True) for level in (Level.POD, Level.CONTAINER, Level.SANDBOX)),
+        Owns(Level.SANDBOX, "cpuset.cpus"),
+        Owns(Level.CONTAINER, "cpuset.cpus"),
+        Owns(Level.HOST_APPLICATION, "cpuset.cpus"),
+    ),
+    document_keys=((TOPOLOGY, f"annotation {ANNOTATION_SHARE_POOLS}"),),
+)

@@ -1,0 +1,376 @@
+"""NodeSLO: its keys, its defaults, the numbers that its admission refuses, and its parts as strategies read them.
+
+The spec is the API's JSON, as a dict. Parts of a class (CPU, memory, cache) that are not switched on have the values of
+`OFF`, whatever else is written, so that earlier settings are taken back; `systemClass` stays as it is written. A part
+that cannot be read is reported, and its last valid form stays in force.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from nri.agent.koordinator import pod_class
+from nri.agent.koordinator.quirks import Quirks
+from nri.agent.loops.round import Round, StrategyPod
+from nri.config.syntax import parse_json
+from nri.policies.last_good import LastGood
+from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
+
+SLO: Final = "NodeSLO"
+TOPOLOGY: Final = "NodeResourceTopology"
+NODE: Final = "Node"
+NETWORK = Record(
+    {
+        "enable": bool,
+        "ingressRequest": INT_OR_TEXT,
+        "ingressLimit": INT_OR_TEXT,
+        "egressRequest": INT_OR_TEXT,
+        "egressLimit": INT_OR_TEXT,
+    }
+)
+_CPU = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
+_CLASS = Record({"cpuQOS": _CPU, "networkQOS": NETWORK})
+_STRATEGY = Record(
+    {
+        "policies": Record(
+            {"cpuPolicy": Word(("groupIdentity", "coreSched")), "netQOSPolicy": Word(("tc", "terway-qos"))}
+        ),
+        "lsrClass": _CLASS,
+        "lsClass": _CLASS,
+        "beClass": _CLASS,
+        "systemClass": _CLASS,
+    }
+)
+#: The keys of NodeSLO's spec that rules read.
+SPEC = Record(
+    {
+        "resourceQOSStrategy": _STRATEGY,
+        "resourceUsedThresholdWithBE": Record({"enable": bool, "cpuSuppressPolicy": str}),
+        "systemStrategy": Record({"totalNetworkBandwidth": QUANTITY}),
+    }
+)
+#: The values of each part of a class while it is off.
+OFF: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cpuQOS": {"enable": False, "groupIdentity": 0, "schedIdle": 0, "coreExpeller": False},
+    "memoryQOS": {
+        "enable": False, "minLimitPercent": 0, "lowLimitPercent": 0, "throttlingPercent": 0, "wmarkRatio": 0,
+        "wmarkScalePermill": 50, "wmarkMinAdj": 0, "priorityEnable": 0, "priority": 0, "oomKillGroup": 0,
+    },
+    "blkioQOS": {"enable": False},
+    "resctrlQOS": {"enable": False, "catRangeStartPercent": 0, "catRangeEndPercent": 100, "mbaPercent": 100},
+    "networkQOS": {
+        "enable": False, "ingressRequest": 0, "ingressLimit": 0, "egressRequest": 0, "egressLimit": 0,
+    },
+}  # fmt: skip
+
+
+def read_spec(spec: Any) -> dict[str, Any]:
+    """Read NodeSLO's spec. Raises ValueError naming what cannot be read."""
+    found: dict[str, Any] = fit({} if spec is None else spec, SPEC, "spec")
+    return found
+
+
+def cpu_of(strategy: Mapping[str, Any], name: str, quirks: Quirks) -> dict[str, Any]:
+    """Return `cpuQOS` of a class, empty if NodeSLO does not mention it. Raises ValueError where the original panics."""
+    cpu: dict[str, Any] | None = strategy.get(name, {}).get("cpuQOS")
+    if cpu is None and not quirks.absent_classes_are_off:
+        raise ValueError(f"spec.resourceQOSStrategy.{name}.cpuQOS is absent")
+    return cpu or {}
+
+
+def _class(identity: int, expeller: bool, watermark_adj: int, cache_end: int) -> dict[str, dict[str, Any]]:
+    watermarks = {"wmarkRatio": 95, "wmarkScalePermill": 20, "wmarkMinAdj": watermark_adj}
+    return {
+        "cpuQOS": {**OFF["cpuQOS"], "groupIdentity": identity, "coreExpeller": expeller},
+        "memoryQOS": {**OFF["memoryQOS"], **watermarks},
+        "blkioQOS": dict(OFF["blkioQOS"]),
+        "resctrlQOS": {**OFF["resctrlQOS"], "catRangeEndPercent": cache_end},
+        "networkQOS": dict(OFF["networkQOS"]),
+    }
+
+
+_CLASSES: Final = {
+    "lsrClass": _class(2, True, -25, 100),
+    "lsClass": _class(2, True, -25, 100),
+    "beClass": _class(-1, False, 50, 30),
+    "systemClass": {name: dict(part) for name, part in OFF.items()},
+}
+#: Memory QoS of pods whose annotation says `auto`, by the key of their class.
+AUTO: Final[Mapping[str, Mapping[str, Any]]] = {name: parts["memoryQOS"] for name, parts in _CLASSES.items()}
+#: A whole NodeSLO's spec in which nothing is written.
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "resourceUsedThresholdWithBE": {
+        "enable": False, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cpuset",
+        "memoryEvictThresholdPercent": 70, "cpuEvictPolicy": "evictByRealLimit",
+    },
+    "resourceQOSStrategy": {
+        "policies": {"cpuPolicy": "groupIdentity", "netQOSPolicy": "tc"},
+        **_CLASSES,
+        "cgroupRoot": {"blkioQOS": dict(OFF["blkioQOS"])},
+    },
+    "cpuBurstStrategy": {
+        "policy": "none", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300, "cfsQuotaBurstPeriodSeconds": -1,
+        "sharePoolThresholdPercent": 50,
+    },
+    "systemStrategy": {"totalNetworkBandwidth": "0"},
+    "extensions": {"Object": None},
+}  # fmt: skip
+_SWITCHED: Final = ("lsrClass", "lsClass", "beClass")
+_GIVEN_BACK: Final = ("cpuQOS", "memoryQOS", "resctrlQOS")
+
+
+def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a spec with its defaults in it. Empty texts are as good as none; what has another form stays as it is."""
+    found = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
+    strategy = found["resourceQOSStrategy"]
+    for name in _SWITCHED if isinstance(strategy, dict) else ():
+        parts = strategy[name]
+        for part in _GIVEN_BACK if isinstance(parts, dict) else ():
+            if isinstance(parts[part], dict) and parts[part].get("enable") in (None, False):
+                parts[part] = dict(OFF[part])
+    return found
+
+
+def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON with other JSON over it, key by key; null and what is empty is none, lists are replaced."""
+    found = copy.deepcopy(dict(base))
+    for key, value in given.items():
+        below = found.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            found[key] = over(below, value)
+        elif value is not None and value not in ("", []):
+            found[key] = copy.deepcopy(value)
+    return found
+
+
+class Violation(NamedTuple):
+    """A number that the admission refuses: its place and the rule, such as min, max, or ltfield for its partner."""
+
+    field: str
+    rule: str
+
+
+_PERCENT: Final = (0, 100)
+_MEMORY: Final = {
+    **dict.fromkeys(
+        ("minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio", "pageCacheLimitPercent"), _PERCENT
+    ),
+    "wmarkScalePermill": (1, 1000),
+    "wmarkMinAdj": (-25, 50),
+    "priorityEnable": (0, 1),
+    "priority": (0, 12),
+    "oomKillGroup": (0, 1),
+}
+_RANGES: Final[Mapping[str, Mapping[str, tuple[int | None, int | None]]]] = {
+    "cpuQOS": {"groupIdentity": (-1, 2), "schedIdle": (0, 1)},
+    "memoryQOS": _MEMORY,
+    "resctrlQOS": dict.fromkeys(("catRangeStartPercent", "catRangeEndPercent", "mbaPercent"), _PERCENT),
+    "resourceUsedThresholdWithBE": {
+        **dict.fromkeys(
+            (
+                "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent",
+                "memoryEvictLowerPercent", "cpuEvictBEUsageThresholdPercent", "cpuEvictBESatisfactionUpperPercent",
+                "cpuEvictBESatisfactionLowerPercent", "cpuEvictThresholdPercent", "cpuEvictLowerPercent",
+            ),
+            _PERCENT,
+        ),
+        **dict.fromkeys(
+            (
+                "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent",
+                "memoryAllocatableEvictThresholdPercent", "memoryAllocatableEvictLowerPercent",
+            ),
+            (0, None),
+        ),
+        "allocatableEvictPriorityThreshold": (0, 7999),
+    },
+    "cpuBurstStrategy": {
+        "cpuBurstPercent": (1, 10_000), "cfsQuotaBurstPercent": (100, None), "cfsQuotaBurstPeriodSeconds": (-1, None),
+        "sharePoolThresholdPercent": _PERCENT,
+    },
+    "systemStrategy": {
+        "watermarkScaleFactor": (None, 400), "memcgReapBackGround": (0, 1), "pageCacheLimitEnabled": (0, 1),
+    },
+}  # fmt: skip
+#: Numbers that are above 0.
+_POSITIVE: Final = frozenset({"cpuEvictTimeWindowSeconds", "watermarkScaleFactor", "minFreeKbytesFactor"})
+#: The smaller number of each pair, and the greater one.
+_PAIRS: Final = {
+    "memoryEvictLowerPercent": "memoryEvictThresholdPercent",
+    "cpuEvictBESatisfactionLowerPercent": "cpuEvictBESatisfactionUpperPercent",
+    "cpuEvictLowerPercent": "cpuEvictThresholdPercent",
+    "cpuAllocatableEvictLowerPercent": "cpuAllocatableEvictThresholdPercent",
+    "memoryAllocatableEvictLowerPercent": "memoryAllocatableEvictThresholdPercent",
+    "catRangeStartPercent": "catRangeEndPercent",
+}
+#: The parts of a spec that are checked.
+PARTS: Final = ("resourceUsedThresholdWithBE", "resourceQOSStrategy", "cpuBurstStrategy", "systemStrategy")
+
+
+def violations(part: str, given: Mapping[str, Any] | None) -> list[Violation]:
+    """Return what the admission refuses of one part of a spec; its texts and disks are not looked at."""
+    written = given or {}
+    if part != "resourceQOSStrategy":
+        return sorted(_wrong(part, written, ""))
+    found: list[Violation] = []
+    for name, parts in written.items():
+        if isinstance(parts, Mapping):
+            for key, values in parts.items():
+                if isinstance(values, Mapping):
+                    found += _wrong(key, values, f"{name}.{key}.")
+    return sorted(found)
+
+
+def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key of a part whose number the admission refuses, with the number and what it would take."""
+    for key, rule in violations(part, values):
+        least, most = _RANGES.get(part, {}).get(key, (None, None))
+        if rule in ("min", "max"):
+            yield key, f"{values[key]} is not from {least} to {most}"
+        elif rule == "ltfield" and (partner := values.get(_PAIRS[key])) is not None:
+            yield key, f"{values[key]} is not below {_PAIRS[key]} {partner}"
+
+
+def _wrong(part: str, values: Mapping[str, Any], place: str) -> Iterator[Violation]:
+    ranges, bigger = _RANGES.get(part, {}), {great: small for small, great in _PAIRS.items()}
+    for key, number in values.items():
+        if not isinstance(number, int) or isinstance(number, bool):
+            continue
+        least, most = ranges.get(key, (None, None))
+        partner = values.get(_PAIRS.get(key, "")), values.get(bigger.get(key, ""))
+        if key in _POSITIVE and number <= 0:
+            yield Violation(place + key, "gt")
+        elif least is not None and number < least:
+            yield Violation(place + key, "min")
+        elif most is not None and number > most:
+            yield Violation(place + key, "max")
+        elif key in _PAIRS and (partner[0] is None or number >= partner[0]):
+            yield Violation(place + key, "ltfield")
+        elif key in bigger and (partner[1] is None or number <= partner[1]):
+            yield Violation(place + key, "gtfield")
+
+
+_Value_co = TypeVar("_Value_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part(Generic[_Value_co]):
+    """A part of NodeSLO's spec that a strategy reads.
+
+    Attributes:
+        parse: reads it from the spec, into which defaults were merged. Raises ValueError.
+        default: its value before a NodeSLO has been read.
+    """
+
+    parse: Callable[[Mapping[str, Any]], _Value_co]
+    default: _Value_co
+
+
+class NodeSlo:
+    """The parts of NodeSLO that strategies read, each in its last valid form.
+
+    Args:
+        parts: all that are read.
+
+    Attributes:
+        kind: of the document.
+        known: whether there was one.
+    """
+
+    kind = SLO
+
+    def __init__(self, parts: Iterable[Part[Any]]) -> None:
+        self._parts: dict[Part[Any], LastGood[Any]] = {part: LastGood(part.default) for part in parts}
+        self.known = False
+
+    def __getitem__(self, part: Part[_Value_co]) -> _Value_co:
+        """Return the value in force of a part."""
+        value: _Value_co = self._parts[part].rule
+        return value
+
+    @property
+    def errors(self) -> list[str]:
+        """The errors of the parts that cannot be read, and are not used."""
+        return [part.error for part in self._parts.values() if part.error]
+
+    def take(self, document: Mapping[str, Any] | None) -> None:
+        """Read a NodeSLO; None switches everything off."""
+        spec = (document or {}).get("spec")
+        self.known = self.known or document is not None
+        self.read(merged(spec if isinstance(spec, dict) else {}))
+
+    def read(self, spec: Mapping[str, Any]) -> None:
+        """Read the spec of a NodeSLO into which defaults were merged; an absent part is off."""
+        for part, value in self._parts.items():
+            value.take(partial(part.parse, spec))
+
+
+def class_part(spec: Mapping[str, Any], name: str, part: str) -> tuple[Any, str]:
+    """Return a part of a class, None if it is absent, and its place for errors."""
+    strategy = spec.get("resourceQOSStrategy")
+    values = strategy.get(name) if isinstance(strategy, dict) else None
+    return values.get(part) if isinstance(values, dict) else None, f"resourceQOSStrategy.{name}.{part}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodAnnotation(Generic[_Value_co]):
+    """An annotation that gives a pod its own value instead of NodeSLO's.
+
+    Attributes:
+        strategy: the name of the strategy that reads it.
+        key: of the annotation.
+        parse: reads its text for a pod of a QoS class. Raises ValueError.
+        node_value: the value of pods of a QoS class without the annotation.
+    """
+
+    strategy: str
+    key: str
+    parse: Callable[[str, NodeSlo, str], _Value_co]
+    node_value: Callable[[NodeSlo, str], _Value_co]
+
+    def value(self, rules: NodeSlo, qos: str, annotations: Mapping[str, str]) -> _Value_co:
+        """Return the value of a pod. Raises ValueError that begins with the annotation's key.
+
+        Args:
+            rules: what NodeSLO asks for.
+            qos: the pod's class, or that which goes with its Kubernetes class.
+            annotations: the pod's.
+        """
+        text = annotations.get(self.key)
+        if not text:
+            return self.node_value(rules, qos)
+        try:
+            return self.parse(text, rules, qos)
+        except ValueError as error:
+            raise ValueError(f"annotation {self.key}: {error}") from None
+
+    def in_round(self, round_: Round[NodeSlo], pod: StrategyPod) -> _Value_co:
+        """Return the value of a pod in a round.
+
+        An annotation that cannot be read is an error of the round; the last valid one stays in force, else NodeSLO's.
+        """
+        qos = pod_class.default_qos(pod.manifest)
+        try:
+            value = self.value(round_.rules, qos, pod.annotations)
+        except ValueError as error:
+            round_.unreadable[pod.subject(), self.strategy] = str(error)
+            round_.errors.append(f"{pod.key}: {error}")
+        else:
+            round_.unreadable[pod.subject(), self.strategy] = ""
+            round_.good.keep(pod.uid, self.key, pod.annotations)
+            return value
+        with suppress(ValueError):
+            return self.value(round_.rules, qos, round_.good.instead(pod.uid, self.key, pod.annotations) or {})
+        return self.node_value(round_.rules, qos)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the object that a JSON text is. Raises ValueError."""
+    given = parse_json(text)
+    if not isinstance(given, dict):
+        raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
+    return given

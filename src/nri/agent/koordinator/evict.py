@@ -1,0 +1,615 @@
+"""Evictions for CPU or memory: when, how much they have to free, in which order pods go, and the requests.
+
+| feature | fires when | who may go | counts |
+|---|---|---|---|
+| BECPUEvict | batch pods get too little of the CPU that they ask for | labelled BE | batch CPU asked for |
+| BEMemoryEvict | the node uses too much memory | labelled BE | memory used |
+| CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods ask for more than there is | see below | asked for |
+| CPUEvict, MemoryEvict | the node uses too much | see below | used |
+
+The last two rows take pods whose label allows it, up to a priority that NodeSLO names. All features of one resource
+decide in one round, as what one frees counts for others. `pod_class.never_evicted` spares static pods, the system's
+pods and those whose priority is unknown; the log names them. After an eviction there is none for the time of a
+cooldown; for CPU none either for that long after the start, while there are few samples. A pod whose eviction was
+accepted is not asked again for a while, and counts as gone. A refused eviction frees nothing: the next pod is asked,
+and the next round asks again. Pods are the API's JSON. Units: thousandths of CPUs and bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from nri.agent.koordinator import batch_resource, pod_class
+from nri.agent.koordinator.documents import SLO, NodeSlo
+from nri.agent.koordinator.names import BATCH_CPU
+from nri.agent.koordinator.thresholds import THRESHOLD
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.profile import StrategyRow
+from nri.agent.settings.values import AgentSettings
+from nri.kube.quantity import capped, ceil
+from nri.policies.manifest import active, from_runtime
+from nri.policies.writes import CPUS, QUOTA
+
+#: Percent below the threshold down to which is freed, unless NodeSLO says.
+_BUFFER: Final = 2
+_USAGE_PERCENT: Final = 90
+#: Above it no pod is evicted for what is allocatable: from there on they are production.
+MOST_PRIORITY: Final = 7999
+Thresholds = Mapping[str, Any]
+_PERIOD_US = 100_000
+_WINDOW_S: Final = 60
+#: Samples of a window that are kept at most.
+_MOST_SAMPLES: Final = 4096
+#: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
+_ENDING_S: Final = 600.0
+#: Refused evictions of one round: each may take the timeout of a request to the API server.
+_MAX_REFUSALS: Final = 16
+#: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
+MAX_REQUESTS_S: Final = 10.0
+
+
+class Feature(NamedTuple):
+    """One feature: its name, the resource, how it decides, and NodeSLO's keys for its threshold and lower end."""
+
+    name: str
+    kind: str
+    how: str
+    threshold: str
+    lower: str
+    most_priority: str = ""
+
+
+_USED, _ALLOCATABLE = "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold"
+#: In the order in which they decide in a round.
+FEATURES: Final = (
+    Feature(
+        "BECPUEvict", "cpu", "satisfaction", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"
+    ),
+    Feature(
+        "CPUAllocatableEvict", "cpu", "allocatable", "cpuAllocatableEvictThresholdPercent",
+        "cpuAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("CPUEvict", "cpu", "used", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", _USED),
+    Feature("BEMemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"),
+    Feature(
+        "MemoryAllocatableEvict", "memory", "allocatable", "memoryAllocatableEvictThresholdPercent",
+        "memoryAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("MemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent", _USED),
+)  # fmt: skip
+
+
+class BatchCpu(NamedTuple):
+    """CPU of all batch pods together, in thousandths: used, asked for, and what their folder allows."""
+
+    used: float
+    request: float
+    limit: float
+
+
+class Victim(NamedTuple):
+    """A pod that may be evicted, and what it asks for and uses of the feature's resource; use None is not known."""
+
+    pod: Mapping[str, Any]
+    request: int
+    used: int | None
+
+
+def valid(feature: Feature, thresholds: Thresholds) -> bool:
+    """Whether NodeSLO says of a feature all that it needs, and that makes sense; else it does nothing."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if feature.how == "satisfaction":
+        return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
+    if threshold is None or threshold < 0:
+        return False
+    most = thresholds.get(feature.most_priority)
+    if feature.how == "allocatable":
+        return lower is not None and lower < threshold and most is not None and most <= MOST_PRIORITY
+    if (threshold - _BUFFER if lower is None else lower) >= threshold:
+        return False
+    return not feature.most_priority or most is not None
+
+
+def idle(feature: Feature, thresholds: Thresholds) -> str:
+    """Return why a feature whose threshold NodeSLO names does nothing; "" if that is not by its numbers."""
+    if valid(feature, thresholds):
+        return ""
+    threshold, lower, most = (thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority))
+    if feature.most_priority and most is None:
+        return f"nothing is evicted without {feature.most_priority}"
+    if feature.how in ("allocatable", "satisfaction") and lower is None:
+        return f"nothing is evicted without {feature.lower}"
+    if feature.how == "allocatable" and most is not None and most > MOST_PRIORITY:
+        return f"{feature.most_priority} {most} is above {MOST_PRIORITY}: pods from there on are production"
+    accepted = "from the lower one to 99, and the lower one from 1 to 60"
+    if feature.how != "satisfaction":
+        accepted = "0 or more, and the lower one below it"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense: it is {accepted}"
+
+
+def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
+    """Return how many thousandths of a CPU of requests are to be freed; 0 for none.
+
+    Args:
+        average: over the window; too few samples are the caller's business.
+        now: the last sample.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    lower = thresholds["cpuEvictBESatisfactionLowerPercent"]
+    upper = thresholds["cpuEvictBESatisfactionUpperPercent"]
+    usage = thresholds.get("cpuEvictBEUsageThresholdPercent", _USAGE_PERCENT)
+    needs = []
+    for sample in (average, now):
+        if not _busy(sample, usage) or sample.request <= 0:
+            return 0
+        rate = sample.limit / sample.request
+        gap = upper / 100 - rate
+        if rate > lower / 100 or gap <= 0:
+            return 0
+        needs.append(int(sample.request * gap))
+    return min(needs)
+
+
+def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thresholds) -> int:
+    """Return how much of CPU or memory is to be freed on a node; 0 below the threshold."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if threshold is None or capacity <= 0:
+        return 0
+    percent = int(used) * 100 // capacity
+    down_to: int = threshold - _BUFFER if lower is None else lower
+    return 0 if percent < threshold else max(capacity * (percent - down_to) // 100, 0)
+
+
+def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
+    """Return which resource of a feature a pod asks for, and how much; "" if it is above the priority that counts."""
+    most = thresholds.get(feature.most_priority)
+    if most is None or pod_class.priority(pod) > most:
+        return "", 0
+    name = pod_class.resource_name(pod, feature.kind)
+    return name, pod_class.request(pod, name)
+
+
+def allocatable_release(
+    feature: Feature, asked: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
+) -> dict[str, int]:
+    """Return how much is to be freed of each resource of batch and mid pods: all of what the node does not have.
+
+    Args:
+        feature: which one.
+        asked: the sums of what pods ask for, by resource; see `asked_for`.
+        allocatable: what the node has, by resource; what is not there is none.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    threshold, down_to = thresholds[feature.threshold], thresholds[feature.lower]
+    found = {}
+    for name, amount in asked.items():
+        has = allocatable.get(name, 0)
+        if has <= 0:
+            found[name] = amount
+        elif amount / has > threshold / 100:  # floating point, as Koordinator has it: a unit more or less
+            kept = amount - down_to / 100 * has if feature.kind == "cpu" else (amount / has - down_to / 100) * has
+            found[name] = int(kept)
+    return found
+
+
+def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
+    """Return what the eviction of a pod frees, as `..._release` counts it; "" if nothing that counts."""
+    if feature.how == "satisfaction":
+        return BATCH_CPU, victim.request
+    if feature.how == "used":
+        return feature.kind, victim.used or 0
+    name = pod_class.resource_name(victim.pod, feature.kind)
+    return ("", 0) if name == feature.kind else (name, victim.request)
+
+
+def ranked(
+    feature: Feature,
+    pods: Iterable[Mapping[str, Any]],
+    used: Mapping[str, int],
+    thresholds: Thresholds,
+    requests: Mapping[str, int] | None = None,
+) -> Sequence[Victim]:
+    """Return the pods that a feature may evict, in the order in which they go.
+
+    Args:
+        feature: which one.
+        pods: those of the node.
+        used: CPU or memory that pods use, by uid; a pod that is absent was not measured.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+        requests: batch CPU that pods ask for, by uid, where that is known better than their spec says it.
+    """
+    known = requests or {}
+    allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
+    if not feature.most_priority:
+        found = [_victim(feature, pod, used, known) for pod in allowed if pod_class.labelled_be(_labels(pod))]
+        # Of two that use no memory the one whose name is later goes first; the sorts after the first keep that.
+        if feature.kind == "memory":
+            found.sort(key=lambda each: "" if each.used else str(_meta(each.pod).get("name", "")), reverse=True)
+        return sorted(found, key=lambda each: (_batch_priority(each.pod), -_weight(feature, each)))
+    most = thresholds.get(feature.most_priority)
+    found = [
+        _victim(feature, pod, used, known)
+        for pod in allowed
+        if most is not None
+        and pod_class.evictable_label(pod)
+        and pod_class.priority(pod) <= most
+        and active(pod)
+        and _uid(pod) in used
+    ]
+    return sorted(found, key=lambda each: _order(feature, each))
+
+
+class Evicts(Protocol):
+    """Makes pods go, one at a time."""
+
+    def evict(self, feature: Feature, victim: Victim) -> bool:
+        """Return whether a pod is under way; if it is not, the next one is tried."""
+        ...
+
+
+class Task(NamedTuple):
+    """The work of one feature in a round: what is to be freed, by resource, and the pods in their order."""
+
+    feature: Feature
+    release: Mapping[str, int]
+    victims: Sequence[Victim]
+
+
+def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -> int:
+    """Evict until each task has what it needs; return how many pods were.
+
+    Args:
+        tasks: in the order in which they decide.
+        gone: uids of pods that were evicted before, and still are listed; they count as freed.
+        evictor: makes pods go.
+    """
+    every = list(tasks)
+    evicted, counted = 0, set()
+    freed: Counter[tuple[bool, str]] = Counter()  # of what is used, and of what is asked for, by all tasks
+    for feature, release, victims in every:
+        used = feature.how == "used"
+        for victim in victims:
+            uid = _uid(victim.pod)
+            if all(freed[used, name] >= amount for name, amount in release.items()):
+                break
+            if uid in counted or (uid not in gone and not evictor.evict(feature, victim)):
+                continue
+            counted.add(uid)
+            evicted += uid not in gone
+            freed.update(_freed(every, feature, victim))
+    return evicted
+
+
+def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
+    """The amount that a pod's end frees for each task that wants some of it, whichever of them chose it."""
+    found: dict[tuple[bool, str], int] = {}
+    for feature, release, _ in tasks:
+        seen = victim
+        if feature is not chooser and feature.how == "satisfaction":
+            seen = victim._replace(request=pod_class.request(victim.pod, BATCH_CPU))
+        name, amount = frees(feature, seen)
+        if name in release:
+            place = feature.how == "used", name
+            found[place] = max(found.get(place, 0), amount)
+    return found
+
+
+def _batch_priority(pod: Mapping[str, Any]) -> int:
+    """The priority by which batch pods are sorted: of their spec, 0 too."""
+    found = pod_class.spec_priority(pod)
+    return pod_class.priority(pod) if found is None else found
+
+
+def _weight(feature: Feature, victim: Victim) -> float:
+    """The use by which batch pods of one priority are sorted: of CPU in proportion to what they ask for."""
+    if feature.how != "satisfaction":
+        return float(victim.used or 0)
+    return (victim.used or 0) / victim.request if victim.request else 0.0
+
+
+def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
+    pod = victim.pod
+    size = victim.request if feature.how == "allocatable" else victim.used or 0
+    return pod_class.eviction_priority(pod), pod_class.priority(pod), pod_class.label_priority(pod), -size
+
+
+def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int], requests: Mapping[str, int]) -> Victim:
+    uid = _uid(pod)
+    name = BATCH_CPU if feature.how == "satisfaction" else pod_class.resource_name(pod, feature.kind)
+    asked = requests[uid] if name == BATCH_CPU and uid in requests else pod_class.request(pod, name)
+    return Victim(pod, asked, used.get(uid))
+
+
+def _meta(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = pod.get("metadata") or {}
+    return found
+
+
+def _labels(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = _meta(pod).get("labels") or {}
+    return found
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(_meta(pod).get("uid", ""))
+
+
+def _busy(sample: BatchCpu, percent: int) -> bool:
+    """Whether the pods use what they are allowed; less than one CPU always counts as used up."""
+    return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
+
+
+class Evict(Strategy):
+    """Evicts pods for one resource.
+
+    Args:
+        kind: cpu or memory.
+        on: the features that are switched on.
+        cooldown_s: for how long nothing is evicted after an eviction.
+        interval_s: the seconds between two rounds.
+
+    Attributes:
+        accepted: when evictions were accepted of pods that may still be listed, by uid.
+    """
+
+    samples = Sampled.PODS | Sampled.BEST_EFFORT
+
+    def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
+        self.features = [each for each in FEATURES if each.kind == kind and each.name in on]
+        self.name = ", ".join(each.name for each in self.features)
+        self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
+        self._again: float | None = None
+        self.accepted: dict[str, float] = {}
+        #: Pods that refused in earlier rounds, while there are more pods to ask than one round may.
+        self._refused: frozenset[str] = frozenset()
+        self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
+        self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
+
+    def __len__(self) -> int:
+        """The number of pods that are remembered."""
+        return len(self.accepted) + len(self._refused)
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: NodeSLO asks for it."""
+        return rules[THRESHOLD].enabled
+
+    def round(self, round_: Round[NodeSlo]) -> None:
+        """Decide whether pods have to go."""
+        rule, now = round_.rules[THRESHOLD], round_.sample.at
+        if not rule.enabled:
+            self._window.clear()
+            self._node.clear()
+            return
+        if self._again is None:
+            self._again = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
+        releases = {}
+        for feature in self.features:
+            if valid(feature, rule.keys):
+                releases[feature] = self.release(round_, feature)
+            elif feature.threshold in rule.keys and feature.how != "satisfaction":
+                round_.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
+        if now < self._again:
+            return
+        self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
+        tasks = [Task(feature, need, self.victims(round_, feature)) for feature, (need, _) in releases.items() if need]
+        reasons = {feature: reason for feature, (_, reason) in releases.items()}
+        requests = _Requests(round_, reasons, self._refused)
+        if evict_round(tasks, set(self.accepted), requests):
+            self._again = now + self._cooldown_s
+        self.accepted |= dict.fromkeys(requests.accepted, now)
+        self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
+
+    def release(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+        """The amount that a feature has to free, and why."""
+        if feature.how == "satisfaction":
+            return self._satisfaction(round_, feature)
+        if feature.how == "allocatable":
+            return _allocatable(round_, feature)
+        sample, keys = round_.sample, round_.rules[THRESHOLD].keys
+        used: float | None
+        if feature.kind == "cpu":
+            used, capacity, why = sample.milli, sample.cpus * 1000, sample.no_cpu
+        else:
+            used, capacity, why = sample.memory_used, sample.memory_total or 0, sample.no_memory
+        if used is None or not capacity:
+            round_.cannot(feature.name, "no pod is evicted", why)
+            return {}, ""
+        if feature.kind == "cpu":
+            used = self._used_on_average(sample.at, used, keys.get("cpuEvictTimeWindowSeconds", 0))
+        need = usage_release(feature, used, capacity, keys)
+        what = "CPU" if feature.kind == "cpu" else "memory"
+        return {feature.kind: need} if need else {}, f"the node uses {int(used) * 100 // capacity} % of its {what}"
+
+    def _used_on_average(self, now: float, used: float, window_s: int) -> float:
+        """The CPU that the node has used, over the window that NodeSLO names; without one what it uses now."""
+        self._node.append((now, used))
+        while now - self._node[0][0] > max(window_s, 0):
+            self._node.popleft()
+        return sum(each for _, each in self._node) / len(self._node)
+
+    def _satisfaction(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+        rule, now = round_.rules[THRESHOLD], round_.sample.at
+        if not round_.sample.cpus:
+            round_.cannot(feature.name, "no pod is evicted", round_.sample.no_cpu)
+            return {}, ""
+        sample = self.batch_cpu(round_)
+        if sample is None:
+            return {}, ""
+        self._window.append((now, sample))
+        window_s = rule.keys.get("cpuEvictTimeWindowSeconds", _WINDOW_S)
+        while now - self._window[0][0] > max(window_s, 0):
+            self._window.popleft()
+        if len(self._window) * self._pause_s < window_s // 3:
+            return {}, ""
+        seen = [each for _, each in self._window]
+        average = BatchCpu(*(sum(values) / len(seen) for values in zip(*seen, strict=True)))
+        need = satisfaction_release(average, sample, rule.keys)
+        share = int(100 * sample.limit / sample.request) if sample.request else 100
+        return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
+
+    def batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
+        """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
+        measured = self.measured_batch_cpu(round_)
+        if measured is None or round_.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
+            return measured
+        status: Mapping[str, Any] = (round_.parts.store.document("Node") or {}).get("status") or {}
+        try:
+            return measured._replace(limit=ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def measured_batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
+        """Return what all batch pods use and ask for, and what their folder allows; None while it is not known."""
+        folder = round_.best_effort_folder
+        used = round_.sample.of(folder).milli
+        if used is None:
+            return None
+        most = limit = round_.sample.cpus * 1000
+        quota, cpus = round_.read(folder, QUOTA), round_.read(folder, CPUS)
+        if isinstance(quota, int) and quota > 0:
+            limit = min(limit, quota * 1000 // _PERIOD_US)
+        if isinstance(cpus, frozenset) and cpus:
+            limit = min(limit, len(cpus) * 1000)
+        asked = sum(_batch_milli(pod, most) for pod in round_.pods if pod_class.labelled_be(pod.labels))
+        return BatchCpu(used, asked, limit)
+
+    def victims(self, round_: Round[NodeSlo], feature: Feature) -> list[Victim]:
+        """The pods that may go, in order; why others may not is noted."""
+        pods = {pod.uid: pod for pod in round_.pods}
+        cpu = feature.kind == "cpu"
+        used = {uid: round_.sample.of(pod.folder) for uid, pod in pods.items()}
+        sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
+        known = {uid: int(size) for uid, size in sizes.items() if size is not None}
+        found = []
+        keys = round_.rules[THRESHOLD].keys
+        for pod in round_.pods:
+            if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
+                why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
+                round_.spared[pod.subject(), feature.name] = why
+        batch = feature.how == "satisfaction"
+        asked = {uid: _batch_milli(pod, round_.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
+        for victim in ranked(feature, [pod.manifest for pod in round_.pods], known, keys, asked):
+            one = pods[_uid(victim.pod)]
+            why = pod_class.never_evicted(victim.pod)
+            if not why and frees(feature, victim)[1] > 0:
+                found.append(victim)
+            elif why:
+                round_.spared[one.subject(), feature.name] = why
+        return found
+
+
+class CpuEvict(Evict):
+    """Evicts pods for CPU."""
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__("cpu", names, settings.loops.cpu_evict_cooldown, settings.loops.interval)
+
+
+class MemoryEvict(Evict):
+    """Evicts pods for memory."""
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__("memory", names, settings.loops.memory_evict_cooldown, settings.loops.interval)
+
+
+class _Requests:
+    """The evictions that one round requests, each with the reason of its feature.
+
+    Args:
+        round_: the round.
+        reasons: why pods have to go, by feature.
+        passed_over: uids of pods that are not asked in this round.
+
+    Attributes:
+        accepted: uids of pods whose eviction is under way.
+        refused: uids of pods that stay.
+        exhausted: whether a pod was not asked, because a round has a limited number of refusals and limited time.
+    """
+
+    def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
+        self._round, self._reasons, self._passed_over = round_, reasons, passed_over
+        self._pods = {pod.uid: pod for pod in round_.pods}
+        self._deadline = time.monotonic() + MAX_REQUESTS_S
+        self.accepted: set[str] = set()
+        self.refused: set[str] = set()
+        self.exhausted = False
+
+    def evict(self, feature: Feature, victim: Victim) -> bool:
+        """Request one eviction; return whether it was accepted."""
+        uid = _uid(victim.pod)
+        if uid in self._passed_over:
+            return False
+        self.exhausted |= len(self.refused) >= _MAX_REFUSALS or time.monotonic() > self._deadline
+        if self.exhausted:
+            return False
+        is_accepted = self._round.evict(self._pods[uid], feature.name, self._reasons[feature])
+        (self.accepted if is_accepted else self.refused).add(uid)
+        return is_accepted
+
+
+def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
+    """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
+    status = (round_.parts.store.document("Node") or {}).get("status") or {}
+    given, keys = status.get("allocatable"), round_.rules[THRESHOLD].keys
+    if not isinstance(given, dict):
+        round_.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
+        return {}, ""
+    try:
+        allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in given.items()}
+    except ValueError as error:
+        round_.errors.append(f"{feature.name}: allocatable of the Node: {error}")
+        return {}, ""
+    asked: Counter[str] = Counter()
+    for pod in round_.pods:
+        name, amount = asked_for(feature, pod.manifest, keys)
+        if name != feature.kind:  # of plain CPU and memory no eviction of these pods frees any
+            asked[name] += amount
+    del asked[""]
+    need = allocatable_release(feature, asked, allocatable, keys)
+    told = ", ".join(f"{asked[name]} of {allocatable.get(name, 0)} {name}" for name in need)
+    return need, f"pods ask for {told}"
+
+
+def _batch_milli(pod: StrategyPod, most: int) -> int:
+    """Thousandths of a CPU that a pod asks for as batch resources, not more than the machine has.
+
+    By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
+    else it could have all others evicted, for all may write one.
+    """
+    request = pod_class.request(pod.manifest, BATCH_CPU)
+    if not request and from_runtime(pod.manifest):
+        request = batch_resource.batch_request((batch_resource.annotated(pod.annotations) or {}).values())
+    return min(request, most)
+
+
+_CPU: Final = "nri.agent.koordinator.evict:CpuEvict"
+_MEMORY: Final = "nri.agent.koordinator.evict:MemoryEvict"
+
+
+def _row(name: str, what: str, strategy: str) -> StrategyRow:
+    return StrategyRow(
+        name,
+        False,
+        what,
+        strategy,
+        document_keys=((SLO, "resourceUsedThresholdWithBE"),),
+    )
+
+
+#: All features of one resource are one strategy.
+STRATEGIES: Final = (
+    _row("BECPUEvict", "batch pods that get too little CPU are evicted", _CPU),
+    _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", _CPU),
+    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", _CPU),
+    _row("BEMemoryEvict", "batch pods are evicted when memory runs short", _MEMORY),
+    _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", _MEMORY),
+    _row(
+        "MemoryAllocatableEvict",
+        "batch and mid pods that ask for more memory than there is for them are evicted",
+        _MEMORY,
+    ),
+)

@@ -1,0 +1,86 @@
+"""GPUEnvInject: which GPUs a container sees, and with HAMi-core the limits and the library that enforce a share of one.
+
+From the annotation that the scheduler leaves. The folder that HAMi's monitor shares with a container has to exist
+before the mount: `monitor_folder` names it for its maker.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from nri.agent.koordinator import pod_annotations
+from nri.agent.koordinator.names import ANNOTATION_DEVICES
+from nri.kube.quantity import ceil
+from nri.policies.changes import Changes, Decision, HookError, Mount
+from nri.policies.contexts import ContainerContext
+from nri.policies.hooks import CREATE, Hook
+from nri.policies.ownership import Level, Owns
+
+NAME: Final = "GPUEnvInject"
+_HAMI: Final = "HAMi-core"
+_CORE, _MEMORY, _RATIO = (f"koordinator.sh/gpu-{part}" for part in ("core", "memory", "memory-ratio"))
+#: The folder in which HAMi's library has its locks.
+LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
+LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
+
+
+def container(
+    context: ContainerContext, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False
+) -> Decision:
+    """Decide a container's environment and mounts. Raises HookError if the annotation cannot be read or lacks a share.
+
+    Args:
+        context: the container.
+        library: HAMi-core's library on the host.
+        monitor: whether HAMi's monitor reads the container's usage.
+    """
+    try:
+        devices = pod_annotations.device_allocations(context.pod.annotations, "gpu")
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    if not devices:
+        return Decision()
+    seen = Changes(env={"NVIDIA_VISIBLE_DEVICES": ",".join(str(device.get("minor", 0)) for device in devices)})
+    if context.pod.labels.get(LABEL_GPU_ISOLATION) != _HAMI:
+        return Decision(seen, "GPUs that the scheduler gave")
+    share = devices[0].get("resources", {})
+    if _amount(share, _RATIO, seen) >= 100:
+        return Decision(seen, "whole GPUs that the scheduler gave")
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(_amount(share, _MEMORY, seen)), "LD_PRELOAD": library}
+    if _CORE in share:
+        limits["CUDA_DEVICE_SM_LIMIT"] = str(ceil(share[_CORE]))
+    mounts = [_bind(library, library), _bind(LOCKS, LOCKS)]
+    if monitor:
+        folder = posixpath.dirname(library)
+        name = f"{context.pod.uid}_{context.name}"
+        limits["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{folder}/{name}.cache"
+        mounts.append(_bind(folder, monitor_folder(context, library)))
+    return Decision(seen | Changes(env=limits, mounts=tuple(mounts)), "a share of a GPU, enforced by HAMi-core")
+
+
+def monitor_folder(context: ContainerContext, library: str) -> str:
+    """The host's folder for one container's usage, to be made empty before the container is."""
+    return f"{posixpath.dirname(library)}/containers/{context.pod.uid}_{context.name}"
+
+
+def _amount(share: Mapping[str, Fraction], name: str, seen: Changes) -> int:
+    if name not in share:
+        raise HookError(NAME, f"the GPU's allocation has no {name}", seen)
+    return ceil(share[name])
+
+
+def _bind(destination: str, source: str) -> Mount:
+    return Mount(destination, "bind", source, ("rbind",))
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    (),
+    (ANNOTATION_DEVICES, LABEL_GPU_ISOLATION),
+    {CREATE: lambda context, node: container(context, library=node.gpu_library, monitor=node.gpu_monitor)},
+    (Owns(Level.CONTAINER, "env"), Owns(Level.CONTAINER, "mounts")),
+)

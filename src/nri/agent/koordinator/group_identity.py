@@ -1,0 +1,162 @@
+"""GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler lets latency-sensitive pods go first.
+
+From NodeSLO, and for LS pods from the annotation `koordinator.sh/cpuQOS`, which wins. Identities exclude core
+scheduling. On a kernel without the file the knob is unsupported, or substituted by its writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
+from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.koordinator.node import GroupIdentityRule
+from nri.agent.koordinator.pod_annotations import read
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies import manifest, paths
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.hooks import FOLDER, PROGRAM, RUN_POD, Decide, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, KUBE_CLASSES, kube_class_of
+from nri.policies.running import RunningPod
+from nri.policies.shapes import Record
+from nri.policies.writes import BVT, Write
+
+NAME: Final = "GroupIdentity"
+ANNOTATION_CPU_QOS: Final = "koordinator.sh/cpuQOS"
+SHAPE = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
+#: The identities that the kernel takes.
+_KERNEL_IDENTITIES = range(-1, 3)
+_DEFAULTS = {"lsrClass": 2, "lsClass": 2, "beClass": -1}
+
+
+def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
+    """Return the identities. Guaranteed pods without a class have those of LSR, else of LS; their folder has none."""
+    strategy = read_spec(spec).get("resourceQOSStrategy", {})
+    chosen = strategy.get("policies", {}).get("cpuPolicy", "") in ("", "groupIdentity")
+    on, value = {}, {}
+    for name, default in _DEFAULTS.items():
+        cpu = cpu_of(strategy, name, quirks)
+        on[name] = chosen and cpu.get("enable", False)
+        value[name] = cpu.get("groupIdentity", default) if on[name] else 0
+    lsr, ls, be = value["lsrClass"], value["lsClass"], value["beClass"]
+    return GroupIdentityRule(
+        enabled=any(on.values()),
+        pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        folders={GUARANTEED: 0, BURSTABLE: ls, BEST_EFFORT: be},
+        kube_pods={GUARANTEED: lsr if on["lsrClass"] else ls, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
+def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """A pod's own word on its group identity: `enable`, `groupIdentity`; None if it has none."""
+    found: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
+    identity = (found or {}).get("groupIdentity", 0)
+    if identity not in _KERNEL_IDENTITIES:
+        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
+    return found
+
+
+def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | None) -> GroupIdentityRule | None:
+    """Return the rule if there is anything to do under it.
+
+    Args:
+        rule: what NodeSLO says, None while it has not been read.
+        supported: whether the kernel has the cgroup file or the sysctl.
+        sysctl: whether the sysctl is on, None if the kernel has none and identities always hold.
+    """
+    if not supported or rule is None or not (rule.enabled or sysctl is None or sysctl):
+        return None
+    return rule
+
+
+def pod(context: PodContext, rule: GroupIdentityRule) -> Decision:
+    """Decide a pod's identity; its annotation counts for LS alone. Raises HookError for one that cannot be read."""
+    try:
+        own = cpu_qos(context.annotations)
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    qos = qos_class(context.labels)
+    if own is not None and qos == LS:
+        if not own.get("enable", False):
+            return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches its identity off")
+        if "groupIdentity" in own:
+            return Decision(Changes({"cpu.bvt": own["groupIdentity"]}), "the pod's annotation gives its identity")
+    kube = kube_class_of(context.cgroup_parent)
+    return Decision(Changes({"cpu.bvt": rule.of_pod(qos, kube)}), f"NodeSLO, for {qos or kube} pods")
+
+
+def kube_class(context: KubeQosContext, rule: GroupIdentityRule) -> Decision:
+    """Decide the identity of a kube-QoS folder."""
+    return Decision(
+        Changes({"cpu.bvt": rule.folders.get(context.kube_class, 0)}), f"NodeSLO, for the {context.kube_class} folder"
+    )
+
+
+def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -> Decision:
+    """Decide the identity of a host application, by its class."""
+    return Decision(
+        Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
+    )
+
+
+def folder_identities(rule: GroupIdentityRule, driver: str = paths.SYSTEMD) -> list[Write]:
+    """Return the identities of the kube-QoS folder_identities."""
+    return [
+        Write(paths.kube_class_path(each, driver), BVT, str(rule.folders.get(each, 0)), f"NodeSLO, {each} folder")
+        for each in KUBE_CLASSES
+    ]
+
+
+def identities(
+    rule: GroupIdentityRule, pods: Iterable[RunningPod], existing: Iterable[str], driver: str = paths.SYSTEMD
+) -> list[Write]:
+    """Return all identities.
+
+    Args:
+        rule: what NodeSLO says.
+        pods: the pods that are listed.
+        existing: every folder of a cgroup that has the knob.
+        driver: the kubelet's driver.
+    """
+    there = sorted({folder.strip("/") for folder in existing})
+    writes = folder_identities(rule, driver)
+    classes = {paths.kube_class_path(each, driver): rule.folders.get(each, 0) for each in KUBE_CLASSES}
+    dangling = {
+        child: value for parent, value in classes.items() for child in _children(parent, there) if child not in classes
+    }
+    for pod in pods:
+        labels = (pod.pod.get("metadata") or {}).get("labels") or {}
+        value = rule.of_pod(qos_class(labels), manifest.kube_class(pod.pod))
+        folder = pod.folder.strip("/")
+        dangling.pop(folder, None)
+        writes += _with_containers(folder, value, there, "NodeSLO, for the pod's class")
+    for folder, value in dangling.items():
+        writes += _with_containers(folder, value, there, "NodeSLO, for a folder of no listed pod")
+    return writes
+
+
+def _with_containers(folder: str, value: int, there: list[str], reason: str) -> list[Write]:
+    return [Write(each, BVT, str(value), reason) for each in (folder, *_children(folder, there))]
+
+
+def _children(folder: str, there: list[str]) -> list[str]:
+    return [each for each in there if each.rpartition("/")[0] == folder]
+
+
+def _with_rule(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:
+    """Return a stage that decides nothing while there is no rule."""
+    return lambda context, node: Decision() if node.identity is None else decide(context, node.identity)
+
+
+HOOK: Final = Hook(
+    NAME,
+    True,
+    (SLO,),
+    (LABEL_QOS, ANNOTATION_CPU_QOS),
+    {RUN_POD: _with_rule(pod), FOLDER: _with_rule(kube_class), PROGRAM: _with_rule(host_application)},
+    tuple(Owns(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
+    document_keys=((SLO, "resourceQOSStrategy.{}.cpuQOS"),),
+)

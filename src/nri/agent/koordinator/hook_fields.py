@@ -1,0 +1,91 @@
+"""Contexts from the requests of Koordinator's hook protocol, and changes in its responses.
+
+Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol has
+no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nri.agent.koordinator.batch_resource import annotated
+from nri.policies import paths
+from nri.policies.changes import Changes
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.messages import container_id
+
+__all__ = ["container_context", "container_response", "pod_context", "pod_response"]
+
+#: The protocol's fields by knob.
+_FIELDS = {
+    "cpuset.cpus": "cpuset_cpus",
+    "cpu.cfs_quota": "cpu_quota",
+    "cpu.shares": "cpu_shares",
+    "memory.limit": "memory_limit_in_bytes",
+    "oom_score_adj": "oom_score_adj",
+}
+
+
+def pod_context(request: Mapping[str, Any]) -> PodContext:
+    """Return the context of a PodSandboxHookRequest; the pod's resources are not used."""
+    return _pod(request, "labels", "annotations", "cgroup_parent")
+
+
+def container_context(
+    request: Mapping[str, Any], runtime: str = "containerd", driver: str = paths.SYSTEMD
+) -> ContainerContext:
+    """Return the context of a ContainerResourceHookRequest."""
+    pod = _pod(request, "pod_labels", "pod_annotations", "pod_cgroup_parent")
+    meta = request.get("container_meta") or {}
+    number = container_id(meta.get("id", ""), pod.annotations, runtime)
+    resources = request.get("container_resources")
+    return ContainerContext(
+        pod=pod,
+        id=number,
+        name=meta.get("name", ""),
+        cgroup_parent=paths.container_path(pod.cgroup_parent, number, driver),
+        env=request.get("container_envs") or {},
+        resources=None if resources is None else _resources(resources),
+        extended=(pod.extended or {}).get(meta.get("name", "")),
+    )
+
+
+def pod_response(changes: Changes, response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a PodSandboxHookResponse with the changes in it."""
+    return _with_resources(changes, response, "resources")
+
+
+def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a ContainerResourceHookResponse with the changes in it; "" as the CPUs clears them."""
+    answer = _with_resources(changes, response, "container_resources")
+    if changes.env:
+        answer["container_envs"] = {**(response.get("container_envs") or {}), **changes.env}
+    return answer
+
+
+def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> PodContext:
+    meta, given = request.get("pod_meta") or {}, request.get(annotations) or {}
+    return PodContext(
+        namespace=meta.get("namespace", ""),
+        name=meta.get("name", ""),
+        uid=meta.get("uid", ""),
+        labels=request.get(labels) or {},
+        annotations=given,
+        cgroup_parent=request.get(parent) or "",
+        extended=annotated(given),
+    )
+
+
+def _resources(given: Mapping[str, Any]) -> Resources:
+    return Resources(
+        cpu_shares=given.get("cpu_shares") or None,
+        cfs_quota=given.get("cpu_quota") or None,
+        cpuset=given.get("cpuset_cpus") or None,
+        memory_limit=max(given.get("memory_limit_in_bytes") or 0, -1) or None,
+    )
+
+
+def _with_resources(changes: Changes, response: Mapping[str, Any], name: str) -> dict[str, Any]:
+    said = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
+    return {**response, name: {**(response.get(name) or {}), **said}} if said else dict(response)

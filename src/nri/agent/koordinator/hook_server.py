@@ -1,0 +1,186 @@
+"""Mode "hooks": the agent as a hook server of Koordinator's own runtime proxy, which asks it before and after calls.
+
+Rules: the proxy finds the agent by a file that the agent writes, and writes again when it is gone. Under the failure
+policy "Ignore" the file goes when the agent stops in order; under "Fail" it stays, so that no pod slips through while
+the agent is being replaced. The socket is root's alone, because requests hold the containers' environment. A changed
+rule is applied to what was started since the agent has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import Message
+
+from nri.agent.koordinator.hook_calls import HookCalls, HookRefused, stages_of
+from nri.agent.parts import Parts
+from nri.agent.settings import AgentSettings
+from nri.cri.server import SocketServer, bind
+from nri.errors import NriError
+from nri.files import read_regular, write_whole
+from nri.proxy.hook_servers.messages import METHODS, SERVICE, Method, fields_of
+from nri.thread_pool import ThreadPool
+
+__all__ = ["FILE_NAME", "HooksTransport"]
+
+#: The registration's name in the proxy's folder.
+FILE_NAME: Final = "nri-agent.json"
+#: Calls at a time; more wait.
+_CALLS = 32
+#: How often the registration is looked at, in seconds.
+LOOK_S = 60.0
+_STOP_S = 2.0
+
+log = logging.getLogger("nri.agent.hooks")
+
+
+class HooksTransport:
+    """A server of RuntimeHookService at a unix socket, registered with Koordinator's proxy.
+
+    Attributes:
+        name: "hooks".
+    """
+
+    name = "hooks"
+    values = None
+
+    def __init__(self, settings: AgentSettings, parts: Parts) -> None:
+        self._settings = settings.hooks
+        self._parts = parts
+        self._calls = HookCalls(parts, self._settings.runtime)
+        self._socket = self._settings.socket.removeprefix("unix://")
+        self._file = self._settings.registration_folder / FILE_NAME
+        self._running: tuple[SocketServer, ThreadPool, threading.Thread] | None = None
+        self._work, self._end = threading.Event(), threading.Event()
+        self._problem = ""
+
+    def start(self) -> None:
+        """Serve and register. Raises NriError if the socket cannot be had; a proxy need not be there."""
+        if self._running is not None:
+            return
+        pool = ThreadPool(_CALLS, thread_name_prefix="hooks")
+        try:
+            server = bind(self._socket, pool, [_handlers(self._calls)])
+        except (OSError, RuntimeError) as error:
+            pool.shutdown()
+            raise NriError(f"mode hooks cannot serve at {self._socket}: {error}") from None
+        server.start()
+        self._end.clear()
+        self._register()
+        worker = threading.Thread(target=self._run, name="hooks rules", daemon=True)
+        worker.start()
+        self._running = server, pool, worker
+
+    def stop(self) -> None:
+        """Take no more calls; a second call does nothing."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        server, pool, worker = running
+        if self._settings.failure_policy != "Fail":
+            self._unregister()
+        self._end.set()
+        self._work.set()
+        server.stop(_STOP_S).wait()
+        pool.shutdown(wait=False)
+        worker.join()
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002  every kind may concern every pod
+        """Note that what runs is to be decided again."""
+        self._work.set()
+
+    def health(self) -> tuple[bool, str]:
+        """Whether the agent serves and is registered."""
+        if self._running is None:
+            return False, "it does not serve"
+        if self._problem:
+            return False, self._problem
+        return True, f"served at {self._socket}, registered as {self._file}"
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            due = self._work.wait(LOOK_S)
+            self._work.clear()
+            if self._end.is_set():
+                return
+            try:
+                if not due:
+                    self._register()
+                    continue
+                log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
+            except Exception:  # the thread also keeps the registration there
+                log.exception("changed rules could not be applied to all that runs, or the registration is not written")
+
+    def _register(self) -> None:
+        """Write the registration if it is not there as it should be."""
+        text = self._registration()
+        try:
+            with suppress(FileNotFoundError):
+                if text and read_regular(self._file, len(text.encode())) == text.encode():
+                    self._problem = ""
+                    return
+            self._file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if text:
+                write_whole(self._file, text.encode(), 0o644, sync=False)
+            else:
+                self._file.unlink(missing_ok=True)
+            self._problem = ""
+        except (OSError, ValueError) as error:
+            self._problem = f"{self._file} cannot be written: {error}"
+            log.warning("%s", self._problem)
+
+    def _unregister(self) -> None:
+        """Remove the registration, unless another agent has written its own in the meantime."""
+        with suppress(OSError):
+            text = self._registration().encode()
+            if read_regular(self._file, len(text)) == text:
+                self._file.unlink()
+
+    def _registration(self) -> str:
+        """The registration, "" if no hook has anything to say at any stage."""
+        stages = stages_of(self._parts.decisions.node)
+        if not stages:
+            return ""
+        found = {
+            "remote-endpoint": self._settings.endpoint.removeprefix("unix://") or os.path.abspath(self._socket),
+            "failure-policy": self._settings.failure_policy,
+            "runtime-hooks": stages,
+        }
+        return json.dumps(found, indent="\t") + "\n"
+
+
+def _handlers(calls: HookCalls) -> grpc.GenericRpcHandler:
+    handlers = {
+        method.name: grpc.unary_unary_rpc_method_handler(
+            _answering(calls, stage, method),
+            request_deserializer=method.request.FromString,
+            response_serializer=_bytes,
+        )
+        for stage, method in METHODS.items()
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _answering(calls: HookCalls, stage: str, method: Method) -> Callable[[Message, Any], Message]:
+    def answer(request: Message, context: Any) -> Message:
+        try:
+            return method.response(**calls.answer(stage, fields_of(request)))
+        except HookRefused as error:
+            context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        except Exception:  # a fault of ours: whoever mends it needs the place
+            log.exception("%s failed", stage)
+            context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; its log says how")
+        raise AssertionError("abort always raises")
+
+    return answer

@@ -1,0 +1,48 @@
+"""Host applications: the programs of the host that NodeSLO lists, and their folders.
+
+They are not containers, so no runtime asks about them: a timer and a change of NodeSLO do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
+from nri.policies.contexts import HostApplicationContext
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
+from nri.policies.shapes import Items, Record, Word, fit
+
+#: Folders of host applications that do not say where they are, by class.
+_HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
+_HOST_FOLDERS["BE"] = "host-best-effort"
+_HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
+_BASE = Word(("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"))
+_PLACE = Record({"base": _BASE, "parentDir": str, "relativePath": str})
+_QOS = Word((LSE, LSR, LS, BE, SYSTEM))
+SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _PLACE, "strategy": Record({})}))
+
+
+def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
+    """Read `spec.hostApplications`; of two of one name the last one counts. Raises ValueError."""
+    listed = fit(list(applications or ()), SPEC, "hostApplications")
+    return {each.get("name", ""): each for each in listed}
+
+
+def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplicationContext:
+    """Return the context of an application of NodeSLO."""
+    path = host_application_path(dict(application), driver)
+    return HostApplicationContext(application.get("name", ""), application.get("qos", ""), path)
+
+
+def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:
+    """The folder of a host application of NodeSLO."""
+    if application is None:
+        return ""
+    place = application.get("cgroupPath")
+    if place is None:
+        return joined(_HOST_FOLDERS.get(application.get("qos", ""), ""), application.get("name", ""))
+    base = _HOST_BASES.get(place.get("base", ""))
+    return joined(
+        kube_class_path(base, driver) if base else "", place.get("parentDir", ""), place.get("relativePath", "")
+    )

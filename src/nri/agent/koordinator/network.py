@@ -1,0 +1,180 @@
+"""The network of standalone mode: the node's bandwidth shared out among its pods, and terway's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any, Final
+
+from nri.agent.koordinator import tc, terway
+from nri.agent.koordinator.bandwidths import ANNOTATION_NETWORK_QOS
+from nri.agent.koordinator.documents import SLO
+from nri.agent.koordinator.names import LABEL_QOS, qos_class
+from nri.agent.koordinator.reconcile import switched_on
+from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, own_minors
+from nri.agent.koordinator.tc_programs import Shaper, default_interface
+from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGoodAnnotations
+from nri.agent.pods.running import key_of, plain_context, uid_of
+from nri.agent.settings.values import AgentSettings
+from nri.agent.transports.standalone.pods import NAME as TRANSPORT
+from nri.agent.transports.standalone.tally import Tally
+from nri.host import ClassId, Outcome, Result
+from nri.policies.changes import HookError
+from nri.policies.contexts import PodContext
+from nri.policies.running import RunningPod
+from nri.policies.writes import NET_CLASS, Write
+
+_MOST_PODS: Final = 4096
+_MOST_ADDRESSES: Final = 8
+_UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a class (label {LABEL_QOS}): it has none"
+
+
+class NetworkShares:
+    """The node's bandwidth, shared out.
+
+    Args:
+        parts: of the agent.
+        interface: the network interface; "" is that of the default route.
+        shaper: makes it real.
+    """
+
+    def __init__(self, parts: Parts, interface: str = "", shaper: Shaper | None = None) -> None:
+        self._parts, self._interface, self._shaper = parts, interface, shaper or Shaper()
+        self._rule = TcRule()
+        self._cleared = False
+        self._good = LastGoodAnnotations()
+
+    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+        """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
+        node, document = self._parts.decisions.node, self._parts.store.document(SLO)
+        if document is None or not switched_on(node, tc.NAME):
+            return []
+        self._rule = tc.rule_of(document.get("spec"), self._rule, node.quirks)
+        interface = self._interface or default_interface(self._parts.root)
+        shares = tuple(tc.classes(self._rule))
+        if not self._rule.enabled:
+            results = [] if self._cleared else self._shaper.clear(interface)
+            self._cleared = True
+        elif not shares:
+            reason = "NodeSLO does not say the node's bandwidth: systemStrategy.totalNetworkBandwidth"
+            results = [Result("node", "tc", "classes", Outcome.REFUSED, reason)]
+        elif not interface:
+            results = [Result("node", "tc", "classes", Outcome.REFUSED, "the machine has no default route")]
+        else:
+            self._cleared = False
+            results = self._shape(interface, shares, list(pods), tally, force)
+        self._parts.observer.wrote(results)
+        tally.wrote(results)
+        return results
+
+    def _shape(
+        self, interface: str, classes: tuple[TrafficClass, ...], pods: list[RunningPod], tally: Tally, force: bool
+    ) -> list[Result]:
+        if len(pods) > _MOST_PODS:
+            self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
+        shared: list[tuple[PodContext, Traffic]] = []
+        self._good.only({uid_of(pod.pod) for pod in pods})
+        priorities = {each.minor: each.priority for each in classes}
+        for pod in pods[:_MOST_PODS]:
+            tally.items += 1
+            try:
+                context = plain_context(pod)
+                if not tc.minor_of(qos_class(context.labels)):
+                    asks = ANNOTATION_NETWORK_QOS in context.annotations
+                    self._parts.decisions.failed(context, TRANSPORT, tc.NAME, _UNCLASSED if asks else "")
+                    continue
+                wrong: list[HookError] = []
+                traffic = traffic_of(pod, context, wrong.append)
+            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
+                tally.failed(key_of(pod.pod), [error])
+                continue
+            if wrong:
+                traffic = self._as_before(pod, context) or traffic
+            else:
+                self._good.keep(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
+            tally.failed(key_of(pod.pod), wrong)
+            self._parts.decisions.failed(context, TRANSPORT, tc.NAME, wrong[0].reason if wrong else "")
+            if traffic.ingress:
+                self._parts.decisions.record(context, TRANSPORT, [_ingress(context, traffic)])
+            shared.append((context, traffic._replace(priority=priorities.get(traffic.minor, 0))))
+        own = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
+        shared = [(context, each._replace(own_minor=own.get(each.uid, 0))) for context, each in shared]
+        plan = Plan(
+            interface,
+            self._rule.bandwidths.hw_tx_bps_max,
+            classes,
+            tuple(each for _, each in shared),
+            self._shaper.has_sets,
+        )
+        results = self._shaper.apply(plan)
+        self._class_ids(shared, tally, force)
+        return results
+
+    def _as_before(self, pod: RunningPod, context: PodContext) -> Traffic | None:
+        """The traffic of a pod by its last good annotation; None if there was none."""
+        instead = self._good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
+        return None if instead is None else traffic_of(pod, replace(context, annotations=instead), lambda _: None)
+
+    def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
+        """Each pod's class into its cgroup."""
+        writes = [
+            Write(context.cgroup_parent, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
+            for context, each in shared
+        ]
+        results = self._parts.executor.write(writes, force=force, keep=False)
+        for (context, _), result in zip(shared, results, strict=True):
+            self._parts.decisions.record(context, TRANSPORT, [result])
+        tally.wrote(results)
+
+
+def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError], None]) -> Traffic:
+    """The traffic of a pod; an annotation that cannot be read is reported, and limits nothing."""
+    limit = ingress = 0
+    try:
+        ingress, limit = tc.own_limits(context.annotations)
+    except HookError as error:
+        failed(error)
+    minor = tc.minor_of(qos_class(context.labels))
+    return Traffic(context.uid, minor, addresses=_addresses(pod.pod), limit=limit, ingress=ingress)
+
+
+def _ingress(context: PodContext, traffic: Traffic) -> Result:
+    reason = "what a pod sends is shaped, not what it is sent"
+    return Result(context.cgroup_parent, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
+
+
+def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    if (pod.get("spec") or {}).get("hostNetwork"):
+        return ()
+    status = pod.get("status") or {}
+    given = [each.get("ip") for each in status.get("podIPs") or ()][:_MOST_ADDRESSES] or [status.get("podIP")]
+    found = []
+    for each in given:
+        try:
+            found.append(str(IPv4Address(each or "")))
+        except (AddressValueError, ValueError):  # none yet, or one of IPv6
+            continue
+    return tuple(dict.fromkeys(found))
+
+
+class Network:
+    """The work of a round over the network.
+
+    Args:
+        settings: of the agent; `terway` and `tc` are read.
+        parts: of the agent.
+        shaper: makes the network's classes.
+    """
+
+    def __init__(self, settings: AgentSettings, parts: Parts, shaper: Shaper | None = None) -> None:
+        self._parts = parts
+        self._shares = NetworkShares(parts, settings.tc.interface, shaper)
+        self._terway, self._good = str(settings.terway.folder), LastGoodAnnotations()
+
+    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+        """Bring classes of the network and terway's files to what NodeSLO and the pods want."""
+        listed = list(pods)
+        results = self._shares.apply(listed, tally, force=force)
+        return results + terway.apply(self._parts, self._terway, listed, tally, self._good)

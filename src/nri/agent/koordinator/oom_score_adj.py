@@ -1,0 +1,69 @@
+"""OOMScoreAdj: how early the kernel kills a container's processes, from the pod's annotations.
+
+A value for the container by name goes before the one for the whole pod. The pause container keeps the runtime's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.pod_annotations import read
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext
+from nri.policies.hooks import CREATE, MEND_CONTAINER, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Table
+
+NAME: Final = "OOMScoreAdj"
+_MIN, _MAX = -1000, 1000
+ANNOTATION_OOM_SCORE: Final = "koordinator.sh/oom-score-adj"
+ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
+
+
+def container(context: ContainerContext) -> Decision:
+    """Decide a container's value. Raises HookError for one that cannot be read or is out of range."""
+    if context.sandbox:
+        return Decision()
+    value = wanted(context.pod.annotations, context.name)
+    if value is None:
+        return Decision()
+    if not _MIN <= value <= _MAX:
+        raise HookError(NAME, f"{value} is not from {_MIN} to {_MAX}")
+    return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
+
+
+def wanted(annotations: Mapping[str, str], name: str) -> int | None:
+    """Return what the annotations say for a container; None if nothing. Raises HookError if they cannot be read."""
+    try:
+        by_name: dict[str, int] = (
+            read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
+            if (annotations.get(ANNOTATION_OOM_SCORES))
+            else {}
+        )
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    if name in by_name:
+        return by_name[name]
+    text = annotations.get(ANNOTATION_OOM_SCORE, "")
+    if not text:
+        return None
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is no whole number")
+    return int(text)
+
+
+def _at_creation(context: ContainerContext, node: Node) -> Decision:
+    return container(context) if node.quirks.oom_score_at_creation else Decision()
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("pods",),
+    (ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES),
+    {CREATE: _at_creation, MEND_CONTAINER: lambda context, _: container(context)},
+    (Owns(Level.CONTAINER, "oom_score_adj"),),
+)

@@ -1,0 +1,43 @@
+"""Read what is in a pod's annotations: one function each, which raises ValueError for what cannot be read.
+
+The error's text begins with the annotation's key, so that it can be shown as it is. Do not change the result:
+`nri.agent.koordinator.memo` keeps it for the next caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nri.agent.koordinator import names
+from nri.agent.koordinator.memo import LONG, Memo
+from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
+
+#: Amounts by the name of a resource.
+AMOUNTS = Table(QUANTITY)
+_FUNCTION = Record({"minor": int, "busID": str})
+_EXTENSION = Record({"vfs": Items(_FUNCTION), "gpuSharedResourceTemplate": str})
+_DEVICES = Table(Items(Record({"minor": INT32, "resources": AMOUNTS, "id": str, "extension": _EXTENSION})))
+_memo = Memo()
+
+
+def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
+    """Read one annotation as JSON of a shape; None if it is not there."""
+    text = annotations.get(key)
+    if text is None:
+        return None
+    return remembered(key, text, repr(shape) if len(text) >= LONG else "", lambda text: decode(text, shape))
+
+
+def remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) -> Any:
+    """Parse the text of an annotation, or return what the same reader made of it before. Raises ValueError."""
+    try:
+        return _memo.get(reader, text, parse)
+    except ValueError as error:
+        raise ValueError(f"annotation {key}: {error}") from None
+
+
+def device_allocations(annotations: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
+    """The devices of a kind (`gpu`, `rdma`) that the scheduler gave a pod."""
+    found: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
+    return found

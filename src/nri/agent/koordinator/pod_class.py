@@ -1,0 +1,228 @@
+"""The classes and priorities of pods, and who may be evicted: one set of predicates for all that picks pods by class.
+
+| predicate | it is true of |
+|---|---|
+| `labelled_be` | pods whose label says BE: the batch pods, which alone are evicted as such |
+| `kubernetes_best_effort` | pods in Kubernetes' folder for best-effort pods, whatever their labels say |
+| `offline` | either of them: what yields CPU to all others |
+
+Rules: a pod is the API's JSON. A value that its source does not know is unknown, and no default replaces it where a pod
+could be harmed. The default priority of a class serves to sort pods that may be evicted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.config.syntax import parse_json
+from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
+from nri.kube.quantity import ceil
+from nri.policies.manifest import kube_class
+from nri.policies.paths import BEST_EFFORT, GUARANTEED
+
+__all__ = [
+    "ANNOTATION_EVICTION_POLICY",
+    "BATCH",
+    "MID",
+    "PROD",
+    "cpu_burstable",
+    "default_qos",
+    "evictable_label",
+    "eviction_priority",
+    "kubernetes_best_effort",
+    "label_priority",
+    "labelled_be",
+    "limit",
+    "never_evicted",
+    "offline",
+    "policy_allows",
+    "priority",
+    "priority_class",
+    "request",
+    "resource_name",
+    "spec_priority",
+    "whole",
+]
+
+LABEL_PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
+LABEL_PRIORITY: Final = "koordinator.sh/priority"
+LABEL_EVICTABLE: Final = "koordinator.sh/eviction-enabled"
+ANNOTATION_EVICTION_PRIORITY: Final = "koordinator.sh/eviction-priority"
+ANNOTATION_EVICTION_POLICY: Final = "koordinator.sh/eviction-policy"
+_ANNOTATION_SOURCE: Final = "kubernetes.io/config.source"
+_ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
+
+PROD, MID, BATCH, FREE = "koord-prod", "koord-mid", "koord-batch", "koord-free"
+#: The priorities of each class, and the one of a pod that has none.
+_RANGES: Final = {PROD: (9000, 9999), MID: (7000, 7999), BATCH: (5000, 5999), FREE: (3000, 3999)}
+_DEFAULTS: Final = {PROD: 9500, MID: 7500, BATCH: 5500, FREE: 3500}
+_RESOURCES: Final = {
+    (BATCH, "cpu"): "kubernetes.io/batch-cpu",
+    (BATCH, "memory"): "kubernetes.io/batch-memory",
+    (MID, "cpu"): "kubernetes.io/mid-cpu",
+    (MID, "memory"): "kubernetes.io/mid-memory",
+}
+INT32: Final = 1 << 31
+INT64: Final = 1 << 63
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
+#: From here on priorities are those of system-cluster-critical and system-node-critical.
+_CRITICAL: Final = 2_000_000_000
+_CRITICAL_NAMES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+_SYSTEM_NAMESPACE: Final = "kube-system"
+
+_Pod = Mapping[str, Any]
+
+
+def labelled_be(labels: Mapping[str, str]) -> bool:
+    """Whether a pod's label says BE."""
+    return labels.get(LABEL_QOS) == BE
+
+
+def kubernetes_best_effort(pod: _Pod) -> bool:
+    """Whether Kubernetes counts a pod as best-effort."""
+    return kube_class(pod) == BEST_EFFORT
+
+
+def offline(pod: _Pod) -> bool:
+    """Whether a pod yields CPU to others: by its label, or because it asked Kubernetes for nothing."""
+    return labelled_be(_labels(pod)) or kubernetes_best_effort(pod)
+
+
+def cpu_burstable(pod: _Pod) -> bool:
+    """Whether a pod shares its CPUs, and may run ahead of its quota: all but LSE, LSR and BE."""
+    return qos_class(_labels(pod)) not in (LSE, LSR, BE)
+
+
+def default_qos(pod: _Pod) -> str:
+    """Return a pod's QoS class: of its label, else the one that goes with its Kubernetes class."""
+    return qos_class(_labels(pod)) or {BEST_EFFORT: BE, GUARANTEED: LSR}.get(kube_class(pod), LS)
+
+
+def priority_class(pod: _Pod) -> str:
+    """Return a pod's priority class: of its label, else by the range of its priority, else by its QoS class."""
+    label = _labels(pod).get(LABEL_PRIORITY_CLASS)
+    if label is not None:
+        if label in _RANGES:
+            return label
+    else:
+        number = spec_priority(pod)
+        for name, (least, most) in _RANGES.items():
+            if number is not None and least <= number <= most:
+                return name
+    return BATCH if default_qos(pod) == BE else PROD
+
+
+def priority(pod: _Pod) -> int:
+    """Return a pod's priority; that of its class if it has none, or 0."""
+    return spec_priority(pod) or _DEFAULTS[priority_class(pod)]
+
+
+def label_priority(pod: _Pod) -> int:
+    """Return the priority within the class, from the pod's label; `priority` where that says none."""
+    found = whole(_labels(pod).get(LABEL_PRIORITY), INT64)
+    return priority(pod) if found is None else found
+
+
+def eviction_priority(pod: _Pod) -> int:
+    """Return the order among pods that are evicted, from the pod's annotation; 0 where that says none."""
+    return whole(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
+
+
+def evictable_label(pod: _Pod) -> bool:
+    """Whether a pod's label allows that it is evicted by the features that ask for that."""
+    return _labels(pod).get(LABEL_EVICTABLE) == "true"
+
+
+def policy_allows(pod: _Pod, feature: str) -> bool:
+    """Whether a pod's annotation names a feature among those that may evict it, or there is none."""
+    text = _annotations(pod).get(ANNOTATION_EVICTION_POLICY)
+    if text is None:
+        return True
+    try:
+        listed = parse_json(text)
+    except ValueError:
+        return False
+    return (
+        isinstance(listed, list) and all(each is None or isinstance(each, str) for each in listed) and feature in listed
+    )
+
+
+def never_evicted(pod: _Pod) -> str:
+    """Return why nothing may evict a pod, whoever asks; "" if it may be evicted."""
+    meta, spec, given = pod.get("metadata") or {}, pod.get("spec") or {}, _annotations(pod)
+    number = spec_priority(pod)
+    if _ANNOTATION_MIRROR in given or given.get(_ANNOTATION_SOURCE, "api") != "api":
+        return "it is a static pod"
+    if meta.get("namespace") == _SYSTEM_NAMESPACE:
+        return f"it is in the namespace {_SYSTEM_NAMESPACE}"
+    if spec.get("priorityClassName") in _CRITICAL_NAMES or (number or 0) >= _CRITICAL:
+        return "it is critical to the system"
+    if number is None and _labels(pod).get(LABEL_PRIORITY_CLASS) not in _RANGES:
+        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS} says it"
+    return ""
+
+
+def resource_name(pod: _Pod, kind: str) -> str:
+    """Return the name of the resource `cpu` or `memory` that pods of this one's priority class ask for."""
+    return _RESOURCES.get((priority_class(pod), kind), kind)
+
+
+def request(pod: _Pod, name: str) -> int:
+    """Return how much a pod requests of a resource: thousandths of `cpu`, else whole units; 0 for none.
+
+    Of CPU and memory the request that the scheduler counts. Of batch and mid resources the sum of what runs at the same
+    time, as Koordinator counts it: neither init containers that end nor overhead.
+    """
+    spec = pod.get("spec") or {}
+    if name in ("cpu", "memory"):
+        amount = pod_total(spec, "requests").get(name, Fraction(0))
+        return max(ceil(amount * 1000 if name == "cpu" else amount), 0)
+    return sum(max(amount, 0) for amount in _concurrent(spec, "requests", name))
+
+
+def limit(pod: _Pod, name: str) -> int:
+    """Return the limit of a pod in whole units of a resource, as `request` counts; 0 for none.
+
+    Of batch and mid resources a pod has none as soon as one container has none.
+    """
+    spec = pod.get("spec") or {}
+    if name in ("cpu", "memory"):
+        return max(ceil(pod_total(spec, "limits").get(name, Fraction(0))), 0)
+    limits = [max(amount, 0) for amount in _concurrent(spec, "limits", name)]
+    return sum(limits) if all(limits) else 0
+
+
+def _concurrent(spec: Mapping[str, Any], part: Part, name: str) -> Iterator[int]:
+    for container in concurrent_containers(spec):
+        yield ceil(container_amounts(container, part).get(name, Fraction(0)))
+
+
+def _labels(pod: _Pod) -> Mapping[str, str]:
+    return _texts(pod, "labels")
+
+
+def _annotations(pod: _Pod) -> Mapping[str, str]:
+    return _texts(pod, "annotations")
+
+
+def _texts(pod: _Pod, part: str) -> Mapping[str, str]:
+    given = (pod.get("metadata") or {}).get(part)
+    return {key: text for key, text in given.items() if isinstance(text, str)} if isinstance(given, dict) else {}
+
+
+def spec_priority(pod: _Pod) -> int | None:
+    """Return the priority that a pod's spec says; None if it is not known."""
+    number = (pod.get("spec") or {}).get("priority")
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def whole(text: str | None, bound: int) -> int | None:
+    """Return a whole number within a bound as Go reads it; None for any other text."""
+    if text is None or _WHOLE.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -bound <= number < bound else None

@@ -1,0 +1,190 @@
+"""Slips of a pod's author that would go unnoticed: labels, annotations, keys and words in them that nothing reads.
+
+Rules: pure, and a line for each, with the nearest that is read. Only what looks like Koordinator's is reported; it has
+more keys than the agent reads, and others have keys of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from nri.agent.koordinator import batch_resource, cpuset, evict, group_identity, pod_annotations, pod_class, resctrl
+from nri.agent.koordinator.batch_resource import ANNOTATION_EXTENDED
+from nri.agent.koordinator.block_io import ANNOTATION_BLOCK_IO
+from nri.agent.koordinator.block_io import SHAPE as _DISKS
+from nri.agent.koordinator.core_sched import LABEL_CORE_POLICY
+from nri.agent.koordinator.cpu_burst import ANNOTATION_BURST
+from nri.agent.koordinator.cpu_burst import SHAPE as _BURST
+from nri.agent.koordinator.cpuset import ANNOTATION_STATUS
+from nri.agent.koordinator.memo import Memo
+from nri.agent.koordinator.memory_qos import ANNOTATION_MEMORY
+from nri.agent.koordinator.memory_qos import POD_SHAPE as _MEMORY
+from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
+from nri.agent.koordinator.oom_score_adj import ANNOTATION_OOM_SCORES
+from nri.agent.koordinator.unread import below, nearly
+from nri.api.cpuset import parse as parse_cpus
+from nri.config.syntax import parse_json
+from nri.policies.contexts import ExtendedResources
+from nri.policies.shapes import Table, Unread, meant
+from nri.text import plain
+
+__all__ = ["absent_containers", "pod_unread"]
+
+_CLASSES: Final = ("LSE", "LSR", "LS", "BE", "SYSTEM")
+_SHAPES: Final = {
+    group_identity.ANNOTATION_CPU_QOS: group_identity.SHAPE,
+    ANNOTATION_EXTENDED: batch_resource.SHAPE,
+    resctrl.ANNOTATION_RESCTRL: resctrl.SHAPE,
+    ANNOTATION_BURST: _BURST,
+    ANNOTATION_MEMORY: _MEMORY,
+    ANNOTATION_BLOCK_IO: _DISKS,
+}
+#: Labels that have a meaning as one of some words.
+_WORDS: Final = {
+    LABEL_CORE_POLICY: ("none", "exclusive"),
+    pod_class.LABEL_PRIORITY_CLASS: (pod_class.PROD, pod_class.MID, pod_class.BATCH, pod_class.FREE),
+    pod_class.LABEL_EVICTABLE: ("true", "false"),
+}
+_NUMBERS: Final = {pod_class.LABEL_PRIORITY: pod_class.INT64, pod_class.ANNOTATION_EVICTION_PRIORITY: pod_class.INT32}
+_POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
+_READ_HERE: Final = frozenset({*_SHAPES, *_WORDS, *_NUMBERS, _POLICY})
+#: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
+_RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
+#: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
+_ALIKE: Final = 0.85
+_MOST, _MOST_TEXT = 16, 200
+_memo = Memo()
+
+
+def pod_unread(
+    hook_keys: frozenset[str],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    extended: Mapping[str, ExtendedResources] | None = None,
+) -> list[str]:
+    """Return a line for each slip, a bounded number of them.
+
+    Args:
+        hook_keys: the labels and annotations that hooks read.
+        labels: the pod's.
+        annotations: the pod's.
+        extended: what its containers ask of resources that Kubernetes does not know, where its spec is known.
+    """
+    keys = _keys({**labels, **annotations}, hook_keys | _READ_HERE)
+    words = _words(labels, annotations)
+    found = itertools.chain(_classes(labels, annotations), keys, words, _inside(annotations), _asked(extended or {}))
+    return list(itertools.islice(found, _MOST))
+
+
+def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
+    """Return a line for each annotation, of batch resources and OOM scores, with containers that the pod has not.
+
+    One of batch resources that names none has a line as well.
+    """
+    asked = batch_resource.annotated(annotations)
+    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: asked or ()}
+    with suppress(ValueError):
+        named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
+    lines = [f"annotation {ANNOTATION_EXTENDED}: it names no container"] if asked == {} else []
+    known, has = frozenset(containers), f"; it has {', '.join(containers)}"
+    absent = {key: [name for name in names if name not in known] for key, names in named.items()}
+    return lines + [
+        f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
+        for key, names in absent.items()
+        if names
+    ]
+
+
+def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    given = labels.get(LABEL_QOS, "")
+    if given and not qos_class(labels):
+        shown = plain(given, _MOST_TEXT)
+        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
+    if LABEL_QOS in annotations and LABEL_QOS not in labels:
+        yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
+
+
+def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    """Values that count as none: of labels that have words, of numbers, and features that do not evict."""
+    for key, words in _WORDS.items():
+        if (value := _text(labels, key)) and value not in words:
+            yield str(Unread.of_word(key, value, words))
+    for key, bound in _NUMBERS.items():
+        value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
+        if value and pod_class.whole(value, bound) is None:
+            bits = bound.bit_length()
+            yield f'{key}: "{plain(value, _MOST_TEXT)}" is not a whole number of {bits} bits, so it is none'
+    if text := _text(annotations, _POLICY):
+        yield from _memo.get(_POLICY, text, _features)
+    with suppress(ValueError):
+        own = cpuset.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
+        try:
+            parse_cpus(own)
+        except ValueError as error:
+            yield f"annotation {ANNOTATION_STATUS}: cpuset: {error}"
+
+
+def _text(given: Mapping[str, str], key: str) -> str:
+    """A value; "" if there is none, or, of a source that does not check it, one that is not a text."""
+    value = given.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _features(text: str) -> list[str]:
+    """The names in an annotation of features that may evict a pod which are none."""
+    try:
+        named = parse_json(text)
+    except ValueError:
+        named = None
+    if not isinstance(named, list):
+        return [f"annotation {_POLICY}: it is not a list of features, so none evicts the pod"]
+    features = tuple(each.name for each in evict.FEATURES)
+    wrong = (each for each in named if each not in features)
+    told = (Unread.of_word(f"annotation {_POLICY}", str(each), features) for each in wrong)
+    return [str(each) for each, _ in zip(told, range(_MOST), strict=False)]
+
+
+def _keys(given: Mapping[str, str], known: frozenset[str]) -> Iterator[str]:
+    for key in given:
+        near = nearly(key, known)
+        if near and near not in given:
+            yield str(Unread.of(key, near))
+
+
+def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Keys in the JSON of annotations; one that cannot be read is an error of its hook, and not told here."""
+    for key, shape in _SHAPES.items():
+        text = annotations.get(key)
+        if text:
+            yield from _memo.get(key, text, lambda text, key=key, shape=shape: _lines(key, text, shape))  # type: ignore[misc]
+
+
+def _lines(key: str, text: str, shape: Any) -> list[str]:
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return []
+    found = [*below(value, shape, "")]
+    if key == ANNOTATION_EXTENDED:
+        containers = value.get("containers") if isinstance(value, dict) else None
+        found += _resources(containers if isinstance(containers, dict) else {})
+    return [f"annotation {key}: {each}" for each in found[:_MOST]]
+
+
+def _asked(extended: Mapping[str, ExtendedResources]) -> Iterator[str]:
+    parts = {name: {"requests": each.requests, "limits": each.limits} for name, each in extended.items()}
+    yield from map(str, _resources(parts, everything=False))
+
+
+def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Iterable[Unread]:
+    """The names of resources that nothing reads: all that are not known, or only those that look like ours."""
+    for container, parts in containers.items():
+        for part in ("requests", "limits") if isinstance(parts, dict) else ():
+            asked = parts.get(part)
+            for name in asked if isinstance(asked, Mapping) else ():
+                near = "" if name in _RESOURCES else meant(str(name), _RESOURCES, _ALIKE)
+                if near or (everything and name not in _RESOURCES):
+                    yield Unread.of(f"containers.{container}.{part}.{name}", near)

@@ -1,0 +1,244 @@
+"""Koordinator's profile: one row for each hook, strategy and part of NodeSLO, and the kinds of documents.
+
+A new hook or strategy is a module of this package and a row here. `nri.agent.profile` says what each field is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from nri.agent.koordinator import (
+    batch_resource,
+    block_io,
+    core_sched,
+    cpu_burst,
+    cpu_normalization,
+    cpu_suppress,
+    cpuset,
+    evict,
+    gpu,
+    group_identity,
+    host_application,
+    memory_qos,
+    oom_score_adj,
+    rdma,
+    resctrl,
+    system_config,
+    tc,
+    terway,
+    thresholds,
+)
+from nri.agent.koordinator.documents import NODE, SLO, TOPOLOGY, NodeSlo, PodAnnotation
+from nri.agent.koordinator.gpu_folder import make_folder
+from nri.agent.koordinator.host_application import context_of
+from nri.agent.koordinator.keys import requested_gates
+from nri.agent.koordinator.machine import BATCH_POOLS, node_of
+from nri.agent.koordinator.names import LABEL_QOS, qos_class
+from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
+from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
+from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
+from nri.policies.changes import HookError
+from nri.policies.contexts import HostApplicationContext, PodContext
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.policies.shapes import Record, Table, fit
+
+Document = Mapping[str, Any]
+_META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str)})})
+_HERE: Final = "nri.agent.koordinator"
+#: In the order in which they decide, which is by name as in the original. Of two hooks that set one value the later one
+#: wins: CPUSetAllocator takes away the quota that CPUNormalization has scaled.
+HOOKS: Final = (
+    batch_resource.HOOK,
+    core_sched.HOOK,
+    cpu_normalization.HOOK,
+    cpuset.HOOK,
+    gpu.HOOK,
+    group_identity.HOOK,
+    oom_score_adj.HOOK,
+    rdma.HOOK,
+    resctrl.HOOK,
+    tc.HOOK,
+    terway.HOOK,
+)
+#: In the order in which they have their rounds.
+STRATEGIES: Final = (
+    cpu_suppress.STRATEGY,
+    cpu_burst.STRATEGY,
+    *evict.STRATEGIES,
+    memory_qos.STRATEGY,
+    resctrl.STRATEGY,
+    block_io.STRATEGY,
+    system_config.STRATEGY,
+)
+#: The parts of NodeSLO that strategies read.
+PARTS: Final = (
+    thresholds.THRESHOLD,
+    cpu_burst.BURST,
+    memory_qos.MEMORY,
+    resctrl.CACHES,
+    block_io.DISKS,
+    block_io.ROOT_DISKS,
+    system_config.SYSTEM_CONFIG,
+)
+#: NodeSLO's key of each QoS class and Kubernetes class.
+_CLASS_KEYS: Final = {
+    **memory_qos.CLASS_KEYS, GUARANTEED: "lsrClass", BURSTABLE: "lsClass", BEST_EFFORT: "beClass",
+}  # fmt: skip
+#: The annotations that strategies read.
+POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
+    cpu_burst.POD_BURST,
+    memory_qos.POD_MEMORY,
+    block_io.POD_DISKS,
+)
+
+
+class SloRule(NamedTuple):
+    """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
+
+    identity: GroupIdentityRule
+    core: CoreSchedRule
+    has_quota: bool
+    spec: Mapping[str, Any]
+
+
+def _checked(document: Document) -> Document:
+    """The document, if its metadata are what metadata are; what reads annotations counts on that."""
+    if not isinstance(document, dict):
+        raise ValueError("the document is not an object")  # noqa: TRY004  (a bad source, not a bad call)
+    fit(document, _META, "")
+    return document
+
+
+def _slo(document: Document) -> SloRule:
+    given = _checked(document).get("spec")
+    spec = {} if given is None else given
+    rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
+    applications = spec.get("hostApplications")
+    if applications is not None and not isinstance(applications, list):
+        raise ValueError("hostApplications: it is not a list")
+    host_application.by_name(applications)
+    if terway.is_chosen(spec):
+        terway.rule_of(spec)
+    else:
+        tc.rule_of(spec, tc.TcRule())
+    return rule
+
+
+def _slo_into(rules: Node, rule: SloRule | None) -> Node:
+    if rule is None:
+        return rules
+    batch = BatchRule(rule.has_quota, rules.batch.ratio)
+    return replace(rules, identity=rule.identity, core=rule.core, batch=batch)
+
+
+def _ratio_into(rules: Node, ratio: float | None) -> Node:
+    if ratio is None:
+        return rules
+    return replace(rules, ratio=ratio, batch=BatchRule(rules.batch.has_quota, ratio))
+
+
+#: Of a NodeSLO that is gone the defaults hold: all is switched off, and what it had switched on is taken back.
+KINDS: Final = {
+    SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
+    TOPOLOGY: Kind(
+        lambda document: cpuset.rule_of(_checked(document)),
+        None,
+        None,
+        lambda rules, cpus: rules if cpus is None else replace(rules, cpus=cpus),
+        unread_annotations,
+    ),
+    NODE: Kind(
+        lambda document: cpu_normalization.ratio_of(_checked(document)),
+        NO_RATIO,
+        cpu_normalization.same_ratio,
+        _ratio_into,
+        unread_annotations,
+    ),
+}
+
+
+def programs(documents: Documents, driver: str) -> Iterator[HostApplicationContext]:
+    """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
+    spec = (documents(SLO) or {}).get("spec") or {}
+    try:
+        listed = host_application.by_name(spec.get("hostApplications"))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    for application in listed.values():
+        yield context_of(application, driver)
+
+
+def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) -> dict[str, str]:
+    """Say what is wrong with annotations that no stage of a hook would meet on this machine, by their reader.
+
+    Args:
+        context: the pod.
+        node: which hooks are on.
+        strategies: those that are on.
+    """
+    wrong: dict[str, str] = {}
+    rules, qos = NodeSlo(PARTS), qos_class(context.labels)
+    for annotation in POD_ANNOTATIONS:
+        try:
+            if annotation.strategy in strategies:
+                annotation.value(rules, qos, context.annotations)
+        except ValueError as error:
+            wrong[annotation.strategy] = str(error)
+    on = node.gates or frozenset()
+    try:
+        if resctrl.NAME in on:
+            resctrl.shares(context.annotations)
+    except ValueError as error:
+        wrong[resctrl.NAME] = str(error)
+    for name, read in ((tc.NAME, tc.own_limits), (terway.NAME, terway.pod_limits)):
+        try:
+            if name in on:
+                read(context.annotations)
+        except HookError as error:
+            wrong[name] = error.reason
+    return wrong
+
+
+def _origins(name: str, pod_class: str) -> tuple[tuple[str, str], ...]:
+    """Return the kinds and keys of documents by which a hook or strategy decides.
+
+    Args:
+        name: of the hook or strategy.
+        pod_class: the pod's QoS class, or its Kubernetes class.
+    """
+    keys = next((row.document_keys for row in (*HOOKS, *STRATEGIES) if row.name == name), ())
+    return tuple((kind, key.format(_CLASS_KEYS.get(pod_class, "lsClass"))) for kind, key in keys)
+
+
+PROFILE: Final = Profile(
+    name="koordinator",
+    hooks=HOOKS,
+    strategies=STRATEGIES,
+    switches={BATCH_POOLS: (False, "batch pods may have share pools of their own")},
+    kinds=KINDS,
+    node=lambda settings, root: node_of(settings, root, HOOKS),
+    strategy_rules=lambda: NodeSlo(PARTS),
+    class_label=LABEL_QOS,
+    programs=programs,
+    prepare=make_folder,
+    reconciler=f"{_HERE}.reconcile:Reconcile",
+    network=f"{_HERE}.network:Network",
+    transports={"hooks": f"{_HERE}.hook_server:HooksTransport"},
+    foreign=(
+        ForeignAgent(
+            "koordlet",
+            "remove it from this node (its DaemonSet, by node affinity), or set beside_koordlet = true if its hooks "
+            "and strategies are off",
+        ),
+    ),
+    unreadable=_unreadable,
+    unread=partial(pod_unread, frozenset().union(*(hook.keys for hook in HOOKS))),
+    absent_containers=absent_containers,
+    class_of=lambda pod: qos_class(pod.labels),
+    asked=requested_gates,
+    origins=_origins,
+)

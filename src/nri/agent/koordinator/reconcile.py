@@ -1,0 +1,163 @@
+"""Koordinator's part of standalone mode: switches of the scheduler, cookies, identities and resctrl groups left behind.
+
+Rules: a new NodeSLO also reaches what a pod has given its containers, and folders of pods that are listed no more,
+where the kernel knows identities at all. Only resctrl groups of this agent are removed, by their prefix, and never
+before all pods are known, because then none asks for any; the processes of such a group go back to the first one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from nri.agent.koordinator import core_sched, group_identity, resctrl
+from nri.agent.koordinator.documents import SLO
+from nri.agent.koordinator.group_identity import identities
+from nri.agent.koordinator.names import SYSTEM, qos_class
+from nri.agent.koordinator.node import Node
+from nri.agent.parts import Parts
+from nri.agent.pods.running import key_of, plain_context
+from nri.agent.transports.standalone.tally import Tally
+from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
+from nri.policies import manifest, paths
+from nri.policies.changes import Resctrl as Change
+from nri.policies.contexts import ContainerContext
+from nri.policies.cookie_groups import Membership
+from nri.policies.running import RunningPod
+from nri.policies.writes import BVT
+
+__all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
+
+#: The two switches of Anolis' scheduler that exclude each other; its older kernels have the first one as a feature.
+CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_enabled"
+_CORE_FEATURE: Final = "CORE_SCHED"
+
+#: Folders below that of all pods that are looked at, and how deep: class, pod, container.
+_MOST_FOLDERS: Final = 8192
+_DEEPEST: Final = 3
+_log = logging.getLogger("nri.agent")
+
+
+class Reconcile:
+    """The work of a round beside asking hooks.
+
+    Args:
+        parts: of the agent.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._cookies = False
+        self._learned = False
+        #: Whether group identities, which cookies exclude, cannot be switched off.
+        self._identities_stay = False
+
+    def node(self, tally: Tally) -> None:
+        """Switch the scheduler's sysctls as the rules need them; kernels without them have nothing to switch."""
+        node = self._node
+        gates = node.gates
+        self._identities_stay = False
+        if node.core.enabled and switched_on(node, core_sched.NAME):
+            wanted = ((GROUP_IDENTITY, 0), (CORE_SCHED, 1))
+        elif node.identity is not None and node.identity.enabled and (gates is None or group_identity.NAME in gates):
+            wanted = ((CORE_SCHED, 0), (GROUP_IDENTITY, 1))
+        else:
+            return
+        results = [set_switch(self._parts.root, name, value) for name, value in wanted]
+        if wanted[-1] == (CORE_SCHED, 1) and results[-1].outcome is Outcome.UNSUPPORTED:
+            features = set_features(self._parts.root, {_CORE_FEATURE: True})
+            # Mainline kernels have neither: there prctl says whether cookies can be had.
+            results += [result for result in features if result.outcome is not Outcome.UNSUPPORTED]
+        left = {result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED}
+        self._identities_stay = GROUP_IDENTITY in left and (GROUP_IDENTITY, 0) in wanted
+        self._parts.observer.wrote(results)
+        tally.wrote(results)
+
+    def begin(self, pods: Sequence[RunningPod]) -> None:
+        """Learn once which cookies containers have, from before this agent began: they may have to go."""
+        node = self._node
+        if self._learned or not node.core.known or not switched_on(node, core_sched.NAME):
+            return
+        self._learned = self._cookies = True
+        for pod in pods:
+            try:
+                for context in (pod.sandbox(), *pod.main_containers()):
+                    pids = self._parts.executor.processes(context.cgroup_parent)
+                    wanted = _membership(pod, context, node)
+                    self._parts.executor.cookies.learn(wanted, f"{context.pod.uid}/{context.id}", pids)
+            except Exception:  # noqa: BLE001  the round tells what is wrong with it
+                _log.debug("cookies of a pod could not be looked at: %r", key_of(pod.pod), exc_info=True)
+
+    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
+        """Give a container its group's cookie, or take it away."""
+        node = self._node
+        rule = node.core
+        if not rule.known or not switched_on(node, core_sched.NAME) or not (rule.enabled or self._cookies):
+            return []
+        self._cookies = True  # from now on containers may have one that has to go when the rule changes
+        wanted = _membership(pod, context, node)
+        if wanted.enabled and self._identities_stay:
+            return []
+        forget = node.quirks.moved_processes_forgotten
+        key = f"{context.pod.uid}/{context.id}"
+        return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)
+
+    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+        """Remove resctrl groups that no pod asks for any more, and write identities again if NodeSLO has changed."""
+        self._remove_stale(pods, tally)
+        if SLO in kinds:
+            self._all_identities(pods, tally)
+
+    @property
+    def _node(self) -> Node:
+        node: Node = self._parts.decisions.node
+        return node
+
+    def _remove_stale(self, pods: Iterable[RunningPod], tally: Tally) -> None:
+        """Remove the groups of pods that are not among these, or do not ask for one."""
+        node = self._node
+        if node.cache is None or not switched_on(node, resctrl.NAME):
+            return
+        present = [each for each in Resctrl(self._parts.root).groups() if each.startswith(resctrl.PREFIX)]
+        if not present:
+            return
+        for group in resctrl.stale(present, map(plain_context, pods)):
+            tally.items += 1
+            tally.wrote(self._parts.executor.resctrl(Change(group, remove=True)))
+
+    def _all_identities(self, pods: Iterable[RunningPod], tally: Tally) -> None:
+        """Write the identities of all folders that have one, listed or not."""
+        parts, node = self._parts, self._node
+        rule = group_identity.in_effect(
+            node.identity if node.gates is None or group_identity.NAME in node.gates else None,
+            not isinstance(probe(parts.executor.hierarchies, BVT), Unsupported),
+            None,
+        )
+        if rule is not None:
+            writes = identities(rule, pods, self._folders(), parts.driver)
+            tally.items += len(writes)
+            tally.wrote(parts.executor.write(writes, keep=False))
+
+    def _folders(self) -> Iterator[str]:
+        """The folder of all pods and those below it."""
+        hierarchies = self._parts.executor.hierarchies
+        level = [paths.kube_class_path(paths.GUARANTEED, self._parts.driver)]
+        left = _MOST_FOLDERS
+        for _ in range(_DEEPEST + 1):
+            yield from level
+            left -= len(level)
+            below = (f"{each}/{name}" for each in level for name in hierarchies.below(each, "cpu"))
+            level = [path for path, _ in zip(below, range(max(left, 0)), strict=False)]
+
+
+def switched_on(node: Node, hook: str) -> bool:
+    """Whether a hook that is off by default is on."""
+    return node.gates is not None and hook in node.gates
+
+
+def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> Membership:
+    """A container's group; those of SYSTEM pods, such as this agent, keep everybody's cookie."""
+    pod_class, labels = manifest.kube_class(pod.pod), context.pod.labels
+    found = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
+    return found._replace(enabled=found.enabled and qos_class(labels) != SYSTEM)

@@ -1,0 +1,293 @@
+"""Resctrl and RdtResctrl: shares of cache and memory bandwidth, of single pods and of QoS classes.
+
+The hook: a pod's annotation asks for a group. The pod's stage makes the group and its schemata, the container's names
+it as RDT class, and removal takes it away. The strategy: one group for each of LSR, LS and BE by NodeSLO's
+`resctrlQOS`, with the threads of their containers, except of pods that have a group by their annotation. When no class
+asks for it any more, the groups have all of the cache once again, and threads stay where they are; so it is at the
+start, where an agent that was killed has left groups.
+
+A range of the cache is in percent of its ways, both ends rounded up. A bandwidth is in percent, which Intel rounds up
+to tens and AMD counts in eighths of a gigabit: of 160, where 2048 is all. What cannot be computed is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from nri.agent.koordinator import pod_class
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part, class_part
+from nri.agent.koordinator.names import BE, LS, LSE, LSR
+from nri.agent.koordinator.node import Cache, Node
+from nri.agent.koordinator.pod_annotations import read
+from nri.agent.koordinator.quirks import Quirks
+from nri.agent.loops.round import Round
+from nri.agent.loops.strategy import Strategy
+from nri.agent.profile import StrategyRow
+from nri.agent.settings.values import AgentSettings
+from nri.host import resctrl as host
+from nri.policies.changes import Changes, Decision, HookError, Resctrl
+from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
+from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Items, Record, fit
+
+NAME: Final = "Resctrl"
+INTEL, AMD = "GenuineIntel", "AuthenticAMD"
+#: The beginning of the names of this agent's groups; the rest is the pod's uid.
+PREFIX: Final = "koordlet-"
+#: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the word for no limit.
+_AMD_MOST: Final = 160
+_AMD_UNLIMITED: Final = 2048
+ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
+_SCHEMATA = {"percent": int, "range": Items(int)}
+_PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
+SHAPE = Record({"llc": _PART, "mb": _PART})
+#: The groups, and NodeSLO's key of the class that each is for.
+GROUPS: Final = {"LSR": "lsrClass", "LS": "lsClass", "BE": "beClass"}
+#: `resctrlQOS` of a class.
+CACHE: Final = Record(
+    {"enable": bool, **dict.fromkeys(("catRangeStartPercent", "catRangeEndPercent", "mbaPercent"), int)}
+)
+_OF_CLASS: Final = {LSE: "LSR", LSR: "LSR", LS: "LS", BE: "BE"}
+CLASS_NAME: Final = "RdtResctrl"
+
+
+class Schemata:
+    """Masks and shares by domain; 0 is not set. A line is written only if every domain of it is set.
+
+    Attributes:
+        l3: masks of the cache's ways.
+        mb: shares of the memory bandwidth, in the CPU's own words.
+        domains: how many domains the machine has.
+    """
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self.l3 = dict.fromkeys(ids, 0)
+        self.mb = dict(self.l3)
+        self.domains = len(self.l3)
+
+    def l3_valid(self) -> bool:
+        """Whether every domain has a mask, and there are no others."""
+        return 0 < self.domains == len(self.l3) and all(mask > 0 for mask in self.l3.values())
+
+    def mb_valid(self) -> bool:
+        """Whether every domain that is named has a share."""
+        return self.domains > 0 and bool(self.mb) and all(share > 0 for share in self.mb.values())
+
+    def l3_line(self) -> str:
+        """The line for the cache; the kernel passes over the last semicolon."""
+        return self._line("L3", {domain: f"{mask:x}" for domain, mask in self.l3.items()})
+
+    def mb_line(self) -> str:
+        """The line for the memory bandwidth, of the domains that the cache has."""
+        return self._line("MB", {domain: str(self.mb.get(domain, 0)) for domain in (self.l3 if self.mb else ())})
+
+    @staticmethod
+    def _line(name: str, values: dict[int, str]) -> str:
+        return f"{name}:{''.join(f'{domain}={values[domain]};' for domain in sorted(values))}\n" if values else ""
+
+
+def cache_mask(ways: int, start: int, end: int) -> int:
+    """Return the mask of the ways from `start` to `end` percent, both rounded up.
+
+    Raises:
+        ValueError: the percentages are no range, or the machine's own mask has a hole.
+    """
+    if ways < 0 or (ways + 1).bit_count() != 1:
+        raise ValueError(f"the cache's mask {ways:x} has a hole")
+    if start < 0 or end > 100 or end <= start:
+        raise ValueError(f"{start} to {end} percent is no range")
+    count = ways.bit_length()
+    return (1 << -(-count * end // 100)) - (1 << -(-count * start // 100))
+
+
+def pod(context: PodContext, cache: Cache) -> Decision:
+    """Decide a pod's group. Raises HookError for an annotation that cannot be read."""
+    try:
+        wanted = shares(context.annotations)
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    if wanted is None:
+        return Decision()
+    schemata = _schemata(wanted, cache)
+    text = (schemata.l3_line() if schemata.l3_valid() else "") + (schemata.mb_line() if schemata.mb_valid() else "")
+    return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, text)), "the pod's annotation")
+
+
+def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a container's RDT class: the pod's group, if the annotation can be read, for else there is no group."""
+    if ANNOTATION_RESCTRL not in context.pod.annotations:
+        return Decision()
+    if quirks.resctrl_class_needs_group:
+        try:
+            shares(context.pod.annotations)
+        except ValueError as error:
+            raise HookError(NAME, str(error)) from None
+    return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of its pod")
+
+
+def removal(context: PodContext) -> Decision:
+    """Take the group of a removed pod away."""
+    if ANNOTATION_RESCTRL not in context.annotations:
+        return Decision()
+    return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "its pod is removed")
+
+
+def stale(groups: Iterable[str], pods: Iterable[PodContext]) -> list[str]:
+    """Return the groups of this agent whose pods are gone, or no longer ask for one."""
+    wanted = {PREFIX + pod.uid for pod in pods if ANNOTATION_RESCTRL in pod.annotations}
+    return sorted(group for group in groups if group.startswith(PREFIX) and group not in wanted)
+
+
+def bandwidth(percent: int, vendor: str) -> int:
+    """Return a percentage of the memory bandwidth in the CPU's own words; 0, which is none, for an unknown vendor."""
+    if vendor == INTEL:
+        return percent if percent % 10 == 0 else int(percent / 10) * 10 + 10
+    if vendor == AMD:
+        return _AMD_UNLIMITED if percent == 100 else int(_AMD_MOST * percent / 100)
+    return 0
+
+
+def _schemata(wanted: Mapping[str, Any], cache: Cache) -> Schemata:
+    """Compute what the annotation asks for, until a range of the cache is none."""
+    schemata = Schemata(cache.ids)
+    memory, llc = wanted.get("mb", {}), wanted.get("llc", {})
+    percent = memory.get("schemata", {}).get("percent", 0)
+    if percent:
+        schemata.mb = dict.fromkeys(schemata.mb, bandwidth(percent, cache.vendor))
+    for each in memory.get("schemataPerCache", []):
+        schemata.mb[each.get("cacheID", 0)] = bandwidth(each.get("percent", 0), cache.vendor)
+    try:
+        span = llc.get("schemata", {}).get("range", [])
+        if len(span) == 2:
+            schemata.l3 = dict.fromkeys(schemata.l3, cache_mask(cache.mask, *span))
+        for each in llc.get("schemataPerCache", []):
+            if len(each.get("range", [])) == 2:
+                schemata.l3[each.get("cacheID", 0)] = cache_mask(cache.mask, *each["range"])
+    except ValueError:
+        pass
+    return schemata
+
+
+def shares(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
+    found: dict[str, Any] | None = read(annotations, ANNOTATION_RESCTRL, SHAPE)
+    return found
+
+
+def _decide_pod(context: PodContext, node: Node) -> Decision:
+    return Decision() if node.cache is None else pod(context, node.cache)
+
+
+def _decide_container(context: ContainerContext, node: Node) -> Decision:
+    return Decision() if node.cache is None else container(context, node.quirks)
+
+
+HOOK: Final = Hook(
+    NAME,
+    False,
+    ("pods",),
+    (ANNOTATION_RESCTRL,),
+    {
+        RUN_POD: _decide_pod,
+        CREATE: _decide_container,
+        REMOVE_POD: lambda context, node: Decision() if node.cache is None else removal(context),
+    },
+    (Owns(Level.POD, "resctrl"),),
+)
+
+
+def group_of(qos: str) -> str:
+    """Return the group of a QoS class; "" for none. Threads are put in only while the class is switched on."""
+    return _OF_CLASS.get(qos, "")
+
+
+def class_bandwidth(percent: int | None, vendor: str) -> str:
+    """Return the share of memory bandwidth in the processor's words; "" leaves it as it is."""
+    if percent is None or not 0 < percent <= 100:
+        return ""
+    if vendor == AMD:
+        return str(_AMD_UNLIMITED if percent == 100 else percent * _AMD_MOST // 100)
+    return str(-(-percent // 10) * 10)
+
+
+def class_schemata(config: Mapping[str, Any], ways: int | None, vendor: str, domains: Sequence[int]) -> tuple[str, ...]:
+    """Return the lines of a class's group; a part that makes no sense, or that is not known, has none.
+
+    Args:
+        config: `resctrlQOS` of the class.
+        ways: the mask of all ways of the cache; None is not known.
+        vendor: of the processor.
+        domains: the numbers of the caches.
+    """
+    lines = []
+    start, end = config.get("catRangeStartPercent"), config.get("catRangeEndPercent")
+    if ways is not None and start is not None and end is not None:
+        try:
+            lines.append(_line("L3", f"{cache_mask(ways, start, end):x}", domains))
+        except ValueError:
+            pass  # the admission refuses it, and so would the kernel
+    share = class_bandwidth(config.get("mbaPercent"), vendor)
+    return tuple(filter(None, [*lines, _line("MB", share, domains) if share else ""]))
+
+
+def _line(name: str, value: str, domains: Sequence[int]) -> str:
+    return f"{name}:{''.join(f'{domain}={value};' for domain in domains)}\n" if domains else ""
+
+
+def _of_classes(spec: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return `resctrlQOS` by NodeSLO's key of the class."""
+    parts = ((key, *class_part(spec, key, "resctrlQOS")) for key in GROUPS.values())
+    return {key: fit({} if given is None else given, CACHE, where) for key, given, where in parts}
+
+
+class ClassResctrl(Strategy):
+    """Shares out caches and bandwidth among classes."""
+
+    name = CLASS_NAME
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        #: Whether there are groups of it; None before it was looked.
+        self._active: bool | None = None
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: a class that asks for it, or groups that were made."""
+        return bool(self._active) or any(each.get("enable") for each in rules[CACHES].values())
+
+    def round(self, round_: Round[NodeSlo]) -> None:
+        """Decide for each class."""
+        caches, cache = round_.rules[CACHES], round_.parts.decisions.node.cache
+        if self._active is None:
+            self._active = not GROUPS.keys().isdisjoint(host.Resctrl(round_.parts.root).groups())
+        before, self._active = self._active, any(each.get("enable") for each in caches.values())
+        if not (before or self._active):
+            return
+        if cache is None:
+            round_.cannot(
+                CLASS_NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches"
+            )
+            return
+        for group, key in GROUPS.items():
+            lines = class_schemata(caches[key], cache.mask, cache.vendor, cache.ids) if cache.mask else ()
+            tasks = self._threads(round_, group) if caches[key].get("enable") else ()
+            round_.groups.append(Resctrl(group, "".join(lines), tasks))
+
+    def _threads(self, round_: Round[NodeSlo], group: str) -> tuple[int, ...]:
+        found: list[int] = []
+        for pod in round_.pods:
+            if group_of(pod_class.default_qos(pod.manifest)) == group and ANNOTATION_RESCTRL not in pod.annotations:
+                for each in pod.containers:
+                    found += round_.parts.executor.threads(each.cgroup_parent)
+        return tuple(found)
+
+
+CACHES: Final[Part[Mapping[str, Mapping[str, Any]]]] = Part(_of_classes, {})
+STRATEGY: Final = StrategyRow(
+    CLASS_NAME,
+    True,
+    "cache and memory bandwidth of the QoS classes",
+    "nri.agent.koordinator.resctrl:ClassResctrl",
+    (Owns(Level.NODE, "resctrl"),),
+    document_keys=((SLO, "resourceQOSStrategy.{}.resctrlQOS"),),
+)

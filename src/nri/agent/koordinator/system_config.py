@@ -1,0 +1,120 @@
+"""SystemConfig: sysctls of the machine's memory, as NodeSLO's `systemStrategy` asks for them.
+
+`minFreeKbytesFactor` is in ten-thousandths of the node's memory. Names are those of `nri.host`'s switches. A key that
+is absent sets nothing. A switch that is not asked for any more gets the value that it had before this agent set it, as
+long as the agent runs; one that the kernel lacks is unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from nri.agent.koordinator.documents import SLO, NodeSlo, Part
+from nri.agent.loops.round import Round
+from nri.agent.loops.strategy import Strategy
+from nri.agent.profile import StrategyRow
+from nri.agent.settings.values import AgentSettings
+from nri.host import read_switch
+from nri.kube.quantity import capped, ceil
+from nri.policies.ownership import Level, Owns
+from nri.policies.shapes import Record, fit
+
+_PART: Final = "systemStrategy"
+#: The switch of each key that is its value, and the least and greatest.
+_SWITCHES: Final[Mapping[str, tuple[str, int, int]]] = {
+    "watermarkScaleFactor": ("vm.watermark_scale_factor", 10, 400),
+    "memcgReapBackGround": ("mm.memcg_reaper", 0, 1),
+    "pageCacheLimitEnabled": ("mm.pagecache_limit", 0, 1),
+}
+_FACTOR, _FREE = "minFreeKbytesFactor", "vm.min_free_kbytes"
+_LEAST_FREE, _MOST_FREE = 10 << 10, 400 << 10
+SHAPE: Final = Record({_FACTOR: int, **dict.fromkeys(_SWITCHES, int)})
+NAME: Final = "SystemConfig"
+
+
+class System(NamedTuple):
+    """Values by switch, and of the node's memory the ten-thousandths that stay free; None is not asked for."""
+
+    values: Mapping[str, int] = {}
+    free: int | None = None
+
+
+def parse(given: Any) -> System:
+    """Read NodeSLO's `systemStrategy`. Raises ValueError for a number out of range."""
+    found = fit({} if given is None else given, SHAPE, _PART)
+    values = {}
+    for key, (switch, least, most) in _SWITCHES.items():
+        if key in found:
+            if not least <= found[key] <= most:
+                raise ValueError(f"{_PART}.{key}: {found[key]} is not from {least} to {most}")
+            values[switch] = found[key]
+    free = found.get(_FACTOR)
+    if free is not None and free <= 0:
+        raise ValueError(f"{_PART}.{_FACTOR}: {free} is not above 0")
+    return System(values, free)
+
+
+def wanted(system: System, memory: int) -> tuple[dict[str, int], str]:
+    """Return the values by switch, and why one is left out, "" for nothing.
+
+    Args:
+        system: what is asked for.
+        memory: of the node, in bytes.
+    """
+    if system.free is None:
+        return dict(system.values), ""
+    kilobytes = (memory >> 10) * system.free // 10_000
+    if not _LEAST_FREE <= kilobytes <= _MOST_FREE:
+        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_LEAST_FREE} to {_MOST_FREE}"
+        return dict(system.values), why
+    return {**system.values, _FREE: kilobytes}, ""
+
+
+class SystemConfig(Strategy):
+    """Sets the machine's sysctls of memory."""
+
+    name = NAME
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        #: The values of switches before they were set.
+        self._before: dict[str, int] = {}
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: a switch that is asked for, or that was set."""
+        return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._before)
+
+    def round(self, round_: Round[NodeSlo]) -> None:
+        """Decide for the machine."""
+        values, why = wanted(round_.rules[SYSTEM_CONFIG], _memory(round_))
+        if why:
+            round_.errors.append(f"{NAME}: {why}")
+        for name, value in values.items():
+            present = read_switch(round_.parts.root, name)
+            if isinstance(present, int):
+                self._before.setdefault(name, present)
+                round_.switches.append((NAME, name, value))
+            else:
+                round_.cannot(NAME, f"{name} stays as it is", present.reason)
+        for name in self._before.keys() - values.keys():
+            round_.switches.append((NAME, name, self._before.pop(name)))
+
+
+def _memory(round_: Round[NodeSlo]) -> int:
+    """Bytes that the node has, as its status tells, else the machine; 0 is not known."""
+    status = (round_.parts.store.document("Node") or {}).get("status") or {}
+    try:
+        return ceil(capped((status.get("capacity") or {})["memory"]))
+    except (KeyError, TypeError, ValueError):
+        return round_.sample.memory_total or 0
+
+
+SYSTEM_CONFIG: Final = Part(lambda spec: parse(spec.get("systemStrategy")), System())
+STRATEGY: Final = StrategyRow(
+    NAME,
+    False,
+    "the machine's sysctls of memory: what the kernel keeps free, and when it begins to reclaim",
+    "nri.agent.koordinator.system_config:SystemConfig",
+    (Owns(Level.NODE, "sysctl"),),
+    document_keys=((SLO, "systemStrategy"),),
+)

@@ -1,0 +1,56 @@
+"""`resourceUsedThresholdWithBE` of NodeSLO: when best-effort pods are held back or evicted; two strategies read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from nri.agent.koordinator.documents import Part
+from nri.policies.shapes import Record, Word, fit
+
+DEFAULT_PERCENT: Final = 65
+#: Numbers of NodeSLO that are percentages, or seconds.
+NUMBERS: Final = (
+    "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent", "memoryEvictLowerPercent",
+    "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent", "cpuEvictBEUsageThresholdPercent",
+    "cpuEvictTimeWindowSeconds", "cpuEvictThresholdPercent", "cpuEvictLowerPercent",
+)  # fmt: skip
+#: Percentages of what is allocatable may be above 100, and priorities are any numbers.
+_FREE_NUMBERS: Final = (
+    "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent",
+    "memoryAllocatableEvictLowerPercent", "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold",
+)  # fmt: skip
+_TEXTS: Final = {
+    "cpuSuppressPolicy": Word(("cpuset", "cfsQuota")),
+    "cpuEvictPolicy": Word(("evictByRealLimit", "evictByAllocatable")),
+}
+#: `resourceUsedThresholdWithBE` of NodeSLO.
+THRESHOLDS: Final = Record({"enable": bool, **_TEXTS, **dict.fromkeys((*NUMBERS, *_FREE_NUMBERS), int)})
+
+
+class Threshold(NamedTuple):
+    """NodeSLO's `resourceUsedThresholdWithBE`: percentages, None is not set; `keys` has all of it."""
+
+    enabled: bool = False
+    suppress_percent: int = DEFAULT_PERCENT
+    suppress_least: int | None = None
+    by_quota: bool = False
+    keys: Mapping[str, Any] = {}
+
+
+def _threshold(given: Any) -> Threshold:
+    found = fit({} if given is None else given, THRESHOLDS, "resourceUsedThresholdWithBE")
+    for name in NUMBERS:
+        least, most = (1, 86_400) if name.endswith("Seconds") else (0, 100)
+        if name in found and not least <= found[name] <= most:
+            raise ValueError(f"resourceUsedThresholdWithBE.{name}: {found[name]} is not from {least} to {most}")
+    return Threshold(
+        enabled=found.get("enable", False),
+        suppress_percent=found.get("cpuSuppressThresholdPercent", DEFAULT_PERCENT),
+        suppress_least=found.get("cpuSuppressMinPercent"),
+        by_quota=found.get("cpuSuppressPolicy", "") == "cfsQuota",
+        keys=found,
+    )
+
+
+THRESHOLD: Final = Part(lambda spec: _threshold(spec.get("resourceUsedThresholdWithBE")), Threshold())

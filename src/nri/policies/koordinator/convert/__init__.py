@@ -1,1 +1,0 @@
-"""Contexts from what a transport knows of pods and containers, and changes in the words that it understands; pure."""

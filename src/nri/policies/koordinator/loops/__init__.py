@@ -1,1 +1,0 @@
-"""The strategies of Koordinator's QoS manager: samples in, what is to be set or evicted out; a timer calls them."""

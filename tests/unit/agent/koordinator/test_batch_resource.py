@@ -1,0 +1,132 @@
+"""Batch resources of pods and containers, and pods that are none."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.koordinator import batch_resource, names
+from nri.agent.koordinator.node import BatchRule
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies.changes import NO_CHANGES, Changes, HookError
+from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
+
+AMOUNT = st.integers(min_value=1, max_value=10**6)
+
+
+def ask(cpu: int | None, memory: int | None, request: int | None = None) -> ExtendedResources:
+    limits = {names.BATCH_CPU: cpu, names.BATCH_MEMORY: memory}
+    asked = {names.BATCH_CPU: request}
+    return ExtendedResources(
+        {name: Fraction(value) for name, value in asked.items() if value is not None},
+        {name: Fraction(value) for name, value in limits.items() if value is not None},
+    )
+
+
+def pod(*containers: ExtendedResources, qos: str = "BE") -> PodContext:
+    return PodContext(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
+
+
+@given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
+def test_a_pod_has_the_sum_of_its_containers(amounts: list[tuple[int, int]]) -> None:
+    changes = batch_resource.pod(pod(*(ask(cpu, memory, cpu) for cpu, memory in amounts)), BatchRule()).changes
+    cpu, memory = (sum(column) for column in zip(*amounts, strict=True))
+    assert changes.knobs.get("memory.limit") == memory
+    assert changes.knobs.get("cpu.cfs_quota") == max(cpu * 100, 1000)
+    assert changes.knobs.get("cpu.shares") == min(max(cpu * 1024 // 1000, 2), 262_144)
+
+
+@pytest.mark.parametrize("missing", [ask(None, None), ask(0, 0), ask(-1, -1)])
+def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: ExtendedResources) -> None:
+    changes = batch_resource.pod(pod(ask(500, 1024, 500), missing), BatchRule()).changes
+    assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit"), changes.knobs.get("cpu.shares")) == (
+        -1,
+        -1,
+        512,
+    )
+
+
+def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
+    rule = BatchRule(has_quota=False, ratio=2.0)
+    assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.knobs.get("cpu.cfs_quota") == -1
+    changes = batch_resource.container(ContainerContext(pod(), extended=ask(500, 1024)), rule).changes
+    assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit")) == (-1, 1024)
+
+
+@given(AMOUNT, st.floats(min_value=1.01, max_value=10))
+def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
+    rule = BatchRule(ratio=ratio)
+    alone = batch_resource.container(ContainerContext(pod(), extended=ask(cpu, 1)), rule).changes
+    assert alone.knobs.get("cpu.cfs_quota") == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.knobs.get(
+        "cpu.cfs_quota"
+    )
+
+
+@pytest.mark.parametrize("qos", ["", "LS", "SYSTEM", "be"])
+def test_pods_of_other_classes_are_left_alone(qos: str) -> None:
+    context = pod(ask(500, 1024), qos=qos)
+    assert batch_resource.pod(context, BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
+
+
+def test_what_asks_for_nothing_is_left_alone() -> None:
+    bare = PodContext(labels={names.LABEL_QOS: "BE"})
+    assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(bare), BatchRule()).changes == NO_CHANGES
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "1e400x"}}}}']
+)
+def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_or_the_pod_is_no_batch_pod(
+    text: str,
+) -> None:
+    """`bad_batch_spec_told`."""
+    given = {batch_resource.ANNOTATION_EXTENDED: text}
+    bad = PodContext(labels={names.LABEL_QOS: "BE"}, annotations=given)
+    with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
+        batch_resource.pod(bad, BatchRule())
+    with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
+        batch_resource.container(ContainerContext(bad), BatchRule())
+    assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    told = replace(bad, extended={"app": ask(500, 1024, 500)})
+    assert batch_resource.pod(told, BatchRule()).changes.knobs.get("cpu.shares") == 512
+    assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
+
+
+def test_a_small_limit_on_a_faster_node_is_the_least_that_the_kernel_takes() -> None:
+    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2)).changes.knobs.get("cpu.cfs_quota") == 1000
+    assert (
+        batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2), Quirks.REFERENCE).changes.knobs.get("cpu.cfs_quota")
+        == 834
+    )
+
+
+def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> None:
+    """`empty_batch_spec_ignored`."""
+    assert batch_resource.pod(pod(), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.pod(pod(), BatchRule(), Quirks.REFERENCE).changes == Changes(
+        {"cpu.shares": 2, "cpu.cfs_quota": -1, "memory.limit": 0}
+    )
+
+
+SPEC = '{"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}'
+
+
+def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> None:
+    own = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
+    other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
+    found = []
+    for extended in (own, other, None):
+        of_pod = PodContext(
+            labels={"koordinator.sh/qosClass": "BE"},
+            annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
+            extended=None if extended is None else {"c": extended},
+        )
+        of_container = ContainerContext(of_pod, name="c", extended=extended)
+        pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.knobs.get("cpu.shares")
+        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares")))
+    assert found == [(1024, 1024), (512, 512), (512, 512)]

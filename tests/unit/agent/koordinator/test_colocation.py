@@ -1,0 +1,86 @@
+"""A node's strategy of batch and mid resources, and what of it the manager does not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator import colocation
+from nri.agent.koordinator.unread import unread_annotations
+
+
+def node(labels: dict[str, Any] | None = None, own: str | None = None) -> dict[str, Any]:
+    annotations = {} if own is None else {colocation.ANNOTATION_STRATEGY: own}
+    return {"metadata": {"labels": labels or {}, "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "fits"),
+    [
+        ({"matchLabels": {"pool": "a"}}, True),
+        ({"matchLabels": {"pool": "b"}}, False),
+        ({"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a", "b"]}]}, True),
+        ({"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["a"]}]}, False),
+        ({"matchExpressions": [{"key": "pool", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}, False),
+        ({"matchExpressions": [{"key": "pool", "operator": "out", "values": ["a"]}]}, False),
+        ({}, True),
+        (None, False),
+    ],
+)
+def test_the_first_node_configuration_that_fits_is_over_the_cluster_s(selector: Any, fits: bool) -> None:
+    config = {
+        "degradeTimeMinutes": 15,
+        "nodeConfigs": [
+            {"name": "one", "nodeSelector": selector, "degradeTimeMinutes": 5},
+            {"name": "two", "nodeSelector": {}, "degradeTimeMinutes": 7},
+        ],
+    }
+    assert colocation.of_node(config, node({"pool": "a"})) == {"degradeTimeMinutes": 5 if fits else 7}
+
+
+def test_the_words_of_the_node_are_over_all_and_its_labels_over_its_annotation() -> None:
+    given = node({"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}, '{"cpuReclaimThresholdPercent": 1, "enable": true}')
+    found = colocation.of_node({"enable": False, "cpuReclaimThresholdPercent": 65}, given)
+    assert found == {"enable": True, "cpuReclaimThresholdPercent": 70}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("degradeTimeMinutes", 0, "is not above 0"),
+        ("batchCPUThresholdPercent", -1, "is below 0"),
+        ("batchCPUThresholdPercent", 200, ""),
+        ("midCPUThresholdPercent", 101, "is above 100"),
+        ("metricMemoryCollectPolicy", "", "is empty"),
+    ],
+)
+def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, value: Any, rule: str) -> None:
+    shown = f"{key} {value}".strip()
+    assert colocation.wrong({**colocation.DEFAULTS, key: value}) == ([f"{shown} {rule}"] if rule else [])
+
+
+@pytest.mark.parametrize("text", ["-1", "often", "nan", "inf"])
+def test_a_ratio_that_is_none_is_told(text: str) -> None:
+    label = "node.koordinator.sh/memory-reclaim-ratio"
+    (found,) = unread_annotations(node({label: text}))
+    assert str(found) == f"label {label}: '{text}' is no ratio such as 0.7: Koordinator's manager leaves it out"
+    assert colocation.of_node({}, node({label: text})) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ("[]", "it is no JSON object: Koordinator's manager leaves it out"),
+        ("{", "it is no JSON object: Koordinator's manager leaves it out"),
+        (
+            '{"midUnallocatedPercent": -10}',
+            "midUnallocatedPercent -10 is below 0: Koordinator's manager refuses such a strategy",
+        ),
+    ],
+)
+def test_a_strategy_of_the_node_that_the_manager_does_not_take_is_told(own: str, why: str) -> None:
+    assert [str(each) for each in unread_annotations(node(own=own))] == [
+        f"annotation {colocation.ANNOTATION_STRATEGY}: {why}"
+    ]

@@ -1,0 +1,58 @@
+"""A pod's core-scheduling group."""
+
+import pytest
+
+from nri.agent.koordinator import core_sched, names
+from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies.contexts import KubeQosContext
+
+RULE = CoreSchedRule(
+    True,
+    {"LS": CoreSchedClass(True, expeller=True), "BE": CoreSchedClass(True, cpu_idle=True)},
+    {"BestEffort": CoreSchedClass(True, cpu_idle=True)},
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "rule", "enabled", "group"),
+    [
+        ({names.LABEL_QOS: "LS"}, RULE, True, "-expeller"),
+        ({names.LABEL_QOS: "LS", core_sched.LABEL_CORE_GROUP: "g"}, RULE, True, "g-expeller"),
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_GROUP: "g"}, RULE, True, "g"),
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_POLICY: "exclusive"}, RULE, True, "uid"),
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_POLICY: "none"}, RULE, False, ""),
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_POLICY: "nonsense"}, RULE, True, ""),
+        ({names.LABEL_QOS: "SYSTEM"}, RULE, False, ""),
+        ({names.LABEL_QOS: "LS"}, CoreSchedRule(), False, ""),
+    ],
+)
+def test_a_pods_group_is_its_label_or_itself(
+    labels: dict[str, str], rule: CoreSchedRule, enabled: bool, group: str
+) -> None:
+    assert core_sched.membership(labels, "Guaranteed", "uid", rule, Quirks.REFERENCE) == (enabled, group)
+
+
+@pytest.mark.parametrize(
+    ("victim", "label"),
+    [
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_POLICY: "exclusive"}, "uid"),
+        ({names.LABEL_QOS: "BE", core_sched.LABEL_CORE_POLICY: "exclusive"}, "pod/uid"),
+        ({names.LABEL_QOS: "LS", core_sched.LABEL_CORE_GROUP: "g"}, "g-expeller"),
+        ({names.LABEL_QOS: "LS", core_sched.LABEL_CORE_GROUP: "g"}, "g/-expeller"),
+        ({names.LABEL_QOS: "LS", core_sched.LABEL_CORE_POLICY: "exclusive"}, "uid-expeller"),
+    ],
+)
+def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
+    victim: dict[str, str], label: str
+) -> None:
+    """`groups_of_labels_apart`."""
+    other = {names.LABEL_QOS: "BE", core_sched.LABEL_CORE_GROUP: label}
+    own, others = (core_sched.membership(each, "Burstable", uid, RULE) for each, uid in ((victim, "uid"), (other, "x")))
+    assert own.enabled and others.enabled and own.group != others.group
+
+
+def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
+    assert core_sched.kube_class(KubeQosContext("BestEffort"), RULE).changes.knobs.get("cpu.idle") == 1
+    assert core_sched.kube_class(KubeQosContext("Burstable"), RULE).changes.knobs.get("cpu.idle") == 0
+    assert not core_sched.kube_class(KubeQosContext("BestEffort"), CoreSchedRule()).changes

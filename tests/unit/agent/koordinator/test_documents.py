@@ -1,0 +1,243 @@
+"""NodeSLO's defaults; recorded outcomes are run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from nri.agent.koordinator import batch_resource, core_sched, group_identity
+from nri.agent.koordinator.block_io import ANNOTATION_BLOCK_IO, DISKS, POD_DISKS, DiskLimits
+from nri.agent.koordinator.cpu_burst import ANNOTATION_BURST, BURST, POD_BURST, BurstConfig
+from nri.agent.koordinator.documents import DEFAULTS, OFF, NodeSlo, merged, violations
+from nri.agent.koordinator.memory_qos import ANNOTATION_MEMORY, MEMORY, POD_MEMORY
+from nri.agent.koordinator.profile import PARTS, POD_ANNOTATIONS, PROFILE
+from nri.agent.koordinator.quirks import Quirks
+from nri.agent.koordinator.thresholds import THRESHOLD
+
+
+def test_a_spec_has_what_is_written_over_the_defaults_and_neither_is_changed() -> None:
+    given = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": ""}}
+    found = merged(given)
+    assert found["resourceUsedThresholdWithBE"] == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
+    found["resourceUsedThresholdWithBE"]["enable"] = False
+    assert given["resourceUsedThresholdWithBE"]["enable"] and merged(None) == merged({})
+
+
+def test_a_class_that_is_off_has_nothing_and_the_system_class_what_is_written() -> None:
+    parts = {"memoryQOS": {"lowLimitPercent": 7}}
+    found = merged({"resourceQOSStrategy": {"lsClass": parts, "systemClass": parts}})["resourceQOSStrategy"]
+    assert found["lsClass"]["memoryQOS"] == OFF["memoryQOS"]
+    assert found["systemClass"]["memoryQOS"]["lowLimitPercent"] == 7
+
+
+@pytest.mark.parametrize("bad", [[], 5, {"lsClass": 5}, {"lsClass": {"memoryQOS": []}}])
+def test_what_has_another_form_stays_to_be_refused_by_who_reads_it(bad: Any) -> None:
+    assert merged({"resourceQOSStrategy": bad})["resourceQOSStrategy"] is not None
+
+
+@pytest.mark.parametrize(
+    ("part", "given", "named"),
+    [
+        (
+            "resourceUsedThresholdWithBE",
+            {"memoryEvictThresholdPercent": 101, "cpuEvictTimeWindowSeconds": 0},
+            [("cpuEvictTimeWindowSeconds", "gt"), ("memoryEvictThresholdPercent", "max")],
+        ),
+        ("cpuBurstStrategy", {"cpuBurstPercent": 0, "cfsQuotaBurstPeriodSeconds": -1}, [("cpuBurstPercent", "min")]),
+        ("systemStrategy", {"watermarkScaleFactor": "401", "memcgReapBackGround": True, "other": 9}, []),
+        ("systemStrategy", None, []),
+        ("resourceUsedThresholdWithBE", {"cpuEvictLowerPercent": 60, "cpuEvictThresholdPercent": 70}, []),
+        ("resourceUsedThresholdWithBE", {"cpuEvictLowerPercent": 60}, [("cpuEvictLowerPercent", "ltfield")]),
+        ("resourceUsedThresholdWithBE", {"cpuEvictThresholdPercent": 60}, [("cpuEvictThresholdPercent", "gtfield")]),
+        (
+            "resourceQOSStrategy",
+            {
+                "lsClass": {"resctrlQOS": {"catRangeStartPercent": 50, "catRangeEndPercent": 50}, "cpuQOS": 5},
+                "beClass": [{"cpuQOS": {"groupIdentity": 9}}],
+            },
+            [
+                ("lsClass.resctrlQOS.catRangeEndPercent", "gtfield"),
+                ("lsClass.resctrlQOS.catRangeStartPercent", "ltfield"),
+            ],
+        ),
+    ],
+    ids=["most", "least", "no numbers", "nothing", "pair", "lower alone", "upper alone", "classes"],
+)
+def test_numbers_out_of_range_and_pairs_in_the_wrong_order_are_named(
+    part: str, given: dict[str, Any] | None, named: list[tuple[str, str]]
+) -> None:
+    assert violations(part, given) == named
+
+
+def taken(**spec: Any) -> NodeSlo:
+    made = NodeSlo(PARTS)
+    made.take({"spec": spec})
+    return made
+
+
+def test_everything_is_off_without_a_word_of_nodeslo() -> None:
+    for strategies in (NodeSlo(PARTS), taken(), taken(resourceUsedThresholdWithBE=None, resourceQOSStrategy=None)):
+        assert (strategies[THRESHOLD].enabled, strategies[BURST].policy) == (False, "none")
+        assert not any(each["enable"] for each in strategies[MEMORY].values())
+        assert strategies[DISKS] == ()
+
+
+def test_nodeslo_that_only_switches_on_has_the_defaults() -> None:
+    made = taken(resourceUsedThresholdWithBE={"enable": True}, cpuBurstStrategy={"policy": "auto"})
+    assert made[THRESHOLD].keys == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
+    assert made[BURST] == BurstConfig("auto")
+    on = taken(resourceQOSStrategy={"beClass": {"memoryQOS": {"enable": True}}})[MEMORY]["beClass"]
+    assert (on["enable"], on["wmarkRatio"], on["wmarkMinAdj"]) == (True, 95, 50)
+
+
+def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_change() -> None:
+    made = taken(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 50})
+    made.take({"spec": {"resourceUsedThresholdWithBE": {"enable": 5}, "cpuBurstStrategy": {"policy": "auto"}}})
+    assert (made[THRESHOLD].suppress_percent, made[BURST].policy) == (50, "auto")
+    assert made.errors == ["resourceUsedThresholdWithBE.enable: 5 is not true or false"]
+    made.take(None)
+    assert (made[THRESHOLD].enabled, made[BURST].policy, made.errors) == (False, "none", [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ({"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}, "is not from 0 to 100"),
+        ({"resourceUsedThresholdWithBE": {"cpuEvictTimeWindowSeconds": 0}}, "is not from 1 to 86400"),
+        ({"cpuBurstStrategy": {"policy": "much"}}, "there is no policy 'much'"),
+        ({"cpuBurstStrategy": {"cfsQuotaBurstPercent": 50}}, "50 is not from 100 to 10000"),
+        ({"cpuBurstStrategy": {"cfsQuotaBurstPeriodSeconds": -2}}, "-2 is not from -1 to 86400"),
+        ({"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": "yes"}}}}, "memoryQOS.enable"),
+        ({"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": 5}}}}, "blkioQOS.blocks"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(spec: dict[str, Any], error: str) -> None:
+    (told,) = taken(**spec).errors
+    assert error in told
+
+
+class PodValues(NamedTuple):
+    """The values of a pod."""
+
+    burst: BurstConfig
+    memory: Mapping[str, Any]
+    disks: tuple[DiskLimits, ...]
+
+
+def of(annotations: dict[str, str], **spec: Any) -> tuple[PodValues, list[str]]:
+    """The values of a pod, and the errors of annotations that cannot be read, which have the node's."""
+    rules, errors, values = taken(**spec), [], []
+    for annotation in (POD_BURST, POD_MEMORY, POD_DISKS):
+        try:
+            values.append(annotation.value(rules, "LS", annotations))
+        except ValueError as error:
+            errors.append(str(error))
+            values.append(annotation.node_value(rules, "LS"))
+    return PodValues(*values), errors
+
+
+def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
+    node = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}}}
+    found, errors = of({ANNOTATION_BURST: '{"policy": "auto"}', ANNOTATION_MEMORY: '{"lowLimitPercent": 30}'}, **node)
+    assert (found.burst, errors) == (BurstConfig("auto"), [])
+    assert (found.memory["enable"], found.memory["minLimitPercent"], found.memory["lowLimitPercent"]) == (True, 10, 30)
+    assert of({ANNOTATION_MEMORY: '{"policy": "none"}'}, **node)[0].memory == OFF["memoryQOS"]
+    auto = of({ANNOTATION_MEMORY: '{"policy": "auto", "wmarkRatio": 80}'})[0].memory
+    assert (auto["wmarkRatio"], auto["wmarkMinAdj"]) == (80, -25)
+    disks = '{"blocks": [{"name": "/dev/sda", "ioCfg": {"readBPS": 5}}]}'
+    assert [each.read_bps for each in of({ANNOTATION_BLOCK_IO: disks})[0].disks] == [5]
+
+
+@pytest.mark.parametrize(
+    "bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000, '{"a":' * 100_000]
+)
+def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
+    given = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
+    found, errors = of(given, cpuBurstStrategy={"policy": "cpuBurstOnly"})
+    assert (found.burst.policy, found.memory, found.disks) == ("cpuBurstOnly", OFF["memoryQOS"], ())
+    told = {each.split(":")[0] for each in errors}
+    assert told >= {f"annotation {ANNOTATION_BURST}", f"annotation {ANNOTATION_MEMORY}"}
+    assert all(len(each) < 400 for each in errors)
+
+
+def test_each_annotation_names_the_strategy_that_reads_it() -> None:
+    assert {annotation.strategy for annotation in POD_ANNOTATIONS} <= {row.name for row in PROFILE.strategies}
+
+
+def slo(policy: str | None = None, **classes: dict[str, Any]) -> dict[str, Any]:
+    strategy: dict[str, Any] = {f"{name}Class": {"cpuQOS": cpu} for name, cpu in classes.items()}
+    if policy is not None:
+        strategy["policies"] = {"cpuPolicy": policy}
+    return {"resourceQOSStrategy": strategy}
+
+
+ON = {"enable": True, "groupIdentity": 2}
+BATCH = {"enable": True, "groupIdentity": -1}
+HOOKS_OFF = {"enable": False, "groupIdentity": 2}
+
+
+@pytest.mark.parametrize("policy", [None, "", "groupIdentity"])
+def test_group_identity_is_the_default_policy(policy: str | None) -> None:
+    rule = group_identity.rule_of(slo(policy, lsr=ON, ls=ON, be=BATCH))
+    assert rule.enabled
+    assert rule.pods == {"LSE": 2, "LSR": 2, "LS": 2, "BE": -1}
+    assert rule.folders == {"Guaranteed": 0, "Burstable": 2, "BestEffort": -1}
+    assert rule.kube_pods == {"Guaranteed": 2, "Burstable": 2, "BestEffort": -1}
+
+
+def test_another_policy_or_classes_that_are_off_are_zeros() -> None:
+    for spec in (slo("coreSched", lsr=ON, ls=ON, be=BATCH), slo(lsr=HOOKS_OFF, ls=HOOKS_OFF, be=HOOKS_OFF), {}, None):
+        rule = group_identity.rule_of(spec)
+        assert not rule.enabled
+        assert not any({**rule.pods, **rule.kube_pods, **rule.folders}.values())
+
+
+def test_guaranteed_pods_follow_lsr_and_else_ls() -> None:
+    low = {"enable": True, "groupIdentity": 1}
+    assert group_identity.rule_of(slo(lsr=low, ls=ON)).kube_pods["Guaranteed"] == 1
+    assert group_identity.rule_of(slo(lsr=HOOKS_OFF, ls=ON)).kube_pods["Guaranteed"] == 2
+
+
+def test_a_class_that_is_not_mentioned_is_off_and_one_without_a_value_has_the_default() -> None:
+    """`absent_classes_are_off`."""
+    spec = slo(ls={"enable": True}, be={"enable": True})
+    assert group_identity.rule_of(spec).pods == {"LSE": 0, "LSR": 0, "LS": 2, "BE": -1}
+    assert core_sched.rule_of(slo("coreSched", be={"enable": True})).pods["LS"].enabled is False
+    for parse in (group_identity.rule_of, core_sched.rule_of):
+        with pytest.raises(ValueError, match="lsrClass"):
+            parse(spec, Quirks.REFERENCE)
+
+
+def test_core_scheduling_needs_its_policy() -> None:
+    classes = {
+        "lsr": {**ON, "coreExpeller": True},
+        "ls": {"enable": True},
+        "be": {"enable": True, "schedIdle": 1},
+    }
+    rule = core_sched.rule_of(slo("coreSched", **classes))
+    assert rule.enabled
+    assert rule.known
+    assert (rule.pods["LS"].expeller, rule.pods["BE"].expeller, rule.pods["BE"].cpu_idle) == (True, False, True)
+    assert not core_sched.rule_of(slo(None, **classes)).enabled
+
+
+@pytest.mark.parametrize(
+    ("threshold", "has"),
+    [
+        ({}, True),
+        ({"enable": True, "cpuSuppressPolicy": "cfsQuota"}, False),
+        ({"enable": False, "cpuSuppressPolicy": "cfsQuota"}, True),
+        ({"enable": True, "cpuSuppressPolicy": "cpuset"}, True),
+    ],
+)
+def test_batch_pods_have_no_quota_while_their_folder_has_one(threshold: dict[str, Any], has: bool) -> None:
+    assert batch_resource.has_cfs_quota({"resourceUsedThresholdWithBE": threshold}) is has
+
+
+@pytest.mark.parametrize("spec", [[], "x", {"resourceQOSStrategy": []}, slo(ls={"enable": "yes"}), slo(policy=5)])  # type: ignore[arg-type]
+def test_a_spec_that_cannot_be_read_is_refused(spec: Any) -> None:
+    for parse in (group_identity.rule_of, core_sched.rule_of, batch_resource.has_cfs_quota):
+        with pytest.raises(ValueError, match=r"^spec"):
+            parse(spec)

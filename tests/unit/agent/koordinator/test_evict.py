@@ -1,0 +1,617 @@
+"""Who is evicted, when, and how often."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.koordinator import batch_resource, evict
+from nri.agent.koordinator import evict as strategy
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.evict import BatchCpu, Task, Victim
+from nri.policies import paths
+from tests.support.host_trees import write_files
+from tests.support.loop_world import LoopWorld
+from tests.support.scrape import scrape
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+BE = "kubepods/besteffort"
+GIB = 1 << 30
+FEATURES = {each.name: each for each in evict.FEATURES}
+CPU, USED, MEMORY = FEATURES["BECPUEvict"], FEATURES["CPUEvict"], FEATURES["BEMemoryEvict"]
+ALLOCATABLE = FEATURES["CPUAllocatableEvict"]
+DECIDED_ASKED = {
+    "cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 70,
+    "allocatableEvictPriorityThreshold": 5999,
+}  # fmt: skip
+SATISFACTION = {"cpuEvictBESatisfactionUpperPercent": 80, "cpuEvictBESatisfactionLowerPercent": 60}
+
+
+def batch(uid: str, milli: str = "4000", priority: int | None = 5000, **more: Any) -> dict[str, Any]:
+    asks = {"requests": {n.BATCH_CPU: milli}, "limits": {n.BATCH_CPU: milli}}
+    return pod(uid, n.BE, paths.BEST_EFFORT, containers=[{"name": "c", "resources": asks}], priority=priority, **more)
+
+
+def memory_world(folder: Path, *sizes: tuple[dict[str, Any], int], **more: Any) -> LoopWorld:
+    spec = {"enable": True, "memoryEvictThresholdPercent": 70, **more}
+    world = LoopWorld(folder, {"resourceUsedThresholdWithBE": spec})
+    for manifest, size in sizes:
+        path = world.pod(manifest)
+        write_files(folder, {f"sys/fs/cgroup/memory/{path}/memory.usage_in_bytes": f"{size}\n"})
+    world.source.replace([manifest for manifest, _ in sizes])
+    return world
+
+
+def test_the_lowest_priority_and_biggest_goes_first_and_only_as_many_as_the_need_takes(tmp_path: Path) -> None:
+    pods = [(batch("small"), 2 * GIB), (batch("big"), 8 * GIB), (batch("dear", priority=5005), 50 * GIB)]
+    world = memory_world(tmp_path, *pods, (pod("ls", n.LS), 50 * GIB))
+    world.memory(100 * GIB, 27 * GIB)
+    world.loop()
+    assert world.asked.pods == ["big"]  # 73 % down to 68 % are 5 GiB
+    told = world.history.of("ns/big")
+    assert told is not None and told["values"][0]["reason"] == "the node uses 73 % of its memory"
+
+
+def test_after_an_eviction_there_is_a_pause_and_nobody_is_asked_twice(tmp_path: Path) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB), (batch("b"), 20 * GIB))
+    world.memory(100 * GIB, 10 * GIB)
+    world.loop(4)
+    assert world.asked.pods == ["a"]
+    world.loop(2)
+    assert world.asked.pods == ["a"], "who was asked counts as gone"
+    world.source.replace([batch("b")])
+    world.loop(50)
+    assert world.asked.pods == ["a", "b"]
+
+
+def test_below_the_threshold_or_switched_off_nobody_goes(tmp_path: Path) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB))
+    world.memory(100 * GIB, 31 * GIB)
+    world.loop(5)
+    world.slo({"resourceUsedThresholdWithBE": {"enable": False, "memoryEvictThresholdPercent": 1}})
+    world.memory(100 * GIB, 0)
+    world.loop(5)
+    assert world.asked.pods == []
+
+
+@pytest.mark.parametrize(
+    ("who", "why"),
+    [
+        ({"annotations": {"kubernetes.io/config.source": "file"}}, "it is a static pod"),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "it is a static pod"),
+        ({"priority": 2_000_001_000}, "it is critical to the system"),
+        ({"priorityClassName": "system-node-critical"}, "it is critical to the system"),
+        ({"priority": None}, "its priority is unknown"),
+        ({"annotations": {"koordinator.sh/eviction-policy": "[]"}}, "its annotation koordinator.sh/eviction-policy"),
+    ],
+    ids=["static", "mirror", "critical", "critical by name", "unknown", "its own word"],
+)
+def test_a_batch_pod_that_may_not_be_evicted_stays_and_log_metric_and_explain_say_why(
+    who: dict[str, Any], why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = memory_world(tmp_path, (batch("spared", **who), 90 * GIB), (batch("goes"), 20 * GIB))
+    world.memory(100 * GIB, 5 * GIB)
+    world.loop(8)
+    assert world.asked.pods == ["goes"]
+    told = world.history.of("ns/spared")
+    assert told is not None
+    (row,) = [each for each in told["values"] if each["field"] == "eviction"]
+    assert row["value"] == "not allowed" and row["reason"].startswith(why)
+    said = [record for record in caplog.records if "does not evict ns/spared" in record.getMessage()]
+    assert len(said) == 1 and why in said[0].getMessage()
+    assert 'event="pod not allowed to be evicted",transport="loops"} 1.0\n' in scrape(world.observer)
+
+
+def test_a_pod_of_kube_system_is_no_victim(tmp_path: Path) -> None:
+    spared = batch("spared")
+    spared["metadata"]["namespace"] = "kube-system"
+    world = memory_world(tmp_path, (spared, 90 * GIB))
+    world.memory(100 * GIB, 5 * GIB)
+    world.loop(8)
+    assert world.asked.pods == []
+
+
+@pytest.mark.parametrize("gate", ["BEMemoryEvict", "BECPUEvict"])
+def test_best_effort_pods_of_kubernetes_are_no_batch_pods_and_no_victims(gate: str, tmp_path: Path) -> None:
+    kube_proxy = pod("kube-proxy", "", paths.BEST_EFFORT, priority=0)
+    world = cpu_world(tmp_path, 2000) if gate == "BECPUEvict" else memory_world(tmp_path)
+    batch_pods = [batch("a", priority=None)] if gate == "BECPUEvict" else []
+    world.uses[world.pod(kube_proxy)] = 1000
+    world.source.replace([kube_proxy, *batch_pods])
+    world.memory(100 * GIB, 5 * GIB)
+    world.loop(20)
+    assert world.asked.pods == []
+
+
+def test_a_label_of_its_priority_class_makes_a_pod_without_priority_known(tmp_path: Path) -> None:
+    """The CRI knows no priority, but labels."""
+    known = batch("known", priority=None)
+    known["metadata"]["labels"]["koordinator.sh/priority-class"] = "koord-batch"
+    world = memory_world(tmp_path, (known, 20 * GIB), (batch("unknown", priority=None), 90 * GIB))
+    world.memory(100 * GIB, 5 * GIB)
+    world.loop()
+    assert world.asked.pods == ["known"]
+
+
+def test_a_refused_eviction_is_told(tmp_path: Path) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB))
+    world.asked.refuses = "a disruption budget forbids it"
+    world.memory(100 * GIB, 10 * GIB)
+    world.loop()
+    assert "BEMemoryEvict: a disruption budget forbids it" in world.loops.health()[1]
+    assert 'nri_agent_events_total{event="eviction refused",transport="loops"} 1.0\n' in scrape(world.observer)
+
+
+FEATURE_KEYS: dict[str, dict[str, Any]] = {
+    "BECPUEvict": {
+        "cpuEvictBESatisfactionUpperPercent": 60,
+        "cpuEvictBESatisfactionLowerPercent": 40,
+        "cpuEvictTimeWindowSeconds": 3,
+    },
+    "CPUEvict": {"cpuEvictThresholdPercent": 70, "cpuEvictLowerPercent": 69, "evictEnabledPriorityThreshold": 5999},
+    "CPUAllocatableEvict": {
+        "cpuAllocatableEvictThresholdPercent": 110,
+        "cpuAllocatableEvictLowerPercent": 100,
+        "allocatableEvictPriorityThreshold": 5999,
+    },
+    "BEMemoryEvict": {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 65},
+    "MemoryEvict": {
+        "memoryEvictThresholdPercent": 70,
+        "memoryEvictLowerPercent": 65,
+        "evictEnabledPriorityThreshold": 5999,
+    },
+    "MemoryAllocatableEvict": {
+        "memoryAllocatableEvictThresholdPercent": 110,
+        "memoryAllocatableEvictLowerPercent": 100,
+        "allocatableEvictPriorityThreshold": 5999,
+    },
+}
+
+
+def full_world(folder: Path, feature: str, count: int) -> LoopWorld:
+    """A node on which a feature has to evict one of several like pods, named p00 and so on in the order of victims."""
+    threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota", **FEATURE_KEYS[feature]}
+    gates = {"BECPUSuppress": False, feature: True}
+    world = LoopWorld(folder, {"resourceUsedThresholdWithBE": threshold}, gates=gates)
+    pods = []
+    for number in range(count):
+        amounts = {n.BATCH_CPU: "4000", n.BATCH_MEMORY: "20Gi"}
+        manifest = pod(
+            f"p{number:02}",
+            n.BE,
+            paths.BEST_EFFORT,
+            containers=[{"name": "c", "resources": {"requests": amounts, "limits": amounts}}],
+            priority=5000 + number,
+        )
+        manifest["metadata"]["labels"]["koordinator.sh/eviction-enabled"] = "true"
+        path = world.pod(manifest)
+        world.uses[path] = 1000
+        world.overwrite(path, "memory.usage_in_bytes", str(20 * GIB))
+        pods.append(manifest)
+    world.node_milli = 7000
+    world.uses[BE] = 2000
+    world.overwrite(BE, "cpu.cfs_quota_us", "200000")
+    world.memory(100 * GIB, 5 * GIB)
+    has = {n.BATCH_CPU: str(count * 4000 - 3500), n.BATCH_MEMORY: f"{count * 20 - 15}Gi"}
+    world.store.put("Node", {"status": {"allocatable": has}}, "test")
+    world.source.replace(pods)
+    world.loop(25)  # none is evicted for CPU for the time of a cooldown after the start
+    world.asked.pods.clear()
+    return world
+
+
+@pytest.mark.parametrize("feature", FEATURE_KEYS)
+def test_a_refused_eviction_frees_nothing_and_is_requested_again_in_the_next_round(
+    tmp_path: Path, feature: str
+) -> None:
+    world = full_world(tmp_path, feature, 2)
+    world.asked.refuses = "503: the API server is unavailable"
+    world.kill()
+    world.loop(25)
+    world.asked.pods.clear()
+    world.loop()
+    assert set(world.asked.pods) == {"p00", "p01"}
+    world.asked.pods.clear()
+    world.asked.refuses = ""
+    world.loop()
+    assert world.asked.pods[:1] == ["p00"]
+
+
+@pytest.mark.parametrize("feature", FEATURE_KEYS)
+def test_where_one_pod_refuses_for_good_the_next_one_goes_each_time_the_node_is_full(
+    tmp_path: Path, feature: str
+) -> None:
+    world = full_world(tmp_path, feature, 2)
+    world.asked.refusing = {"p00": "a disruption budget forbids it"}
+    world.kill()
+    world.loop(25)
+    assert "p01" in world.asked.pods
+    world.asked.pods.clear()
+    left = [manifest for manifest in world.source.pods() if manifest["metadata"]["uid"] == "p00"]
+    newcomer = {**left[0], "metadata": {**left[0]["metadata"], "name": "p02", "uid": "p02"}}
+    path = world.pod(newcomer)
+    world.uses[path] = 1000
+    world.overwrite(path, "memory.usage_in_bytes", str(20 * GIB))
+    world.source.replace([*left, newcomer])
+    world.loop(25)
+    assert "p02" in world.asked.pods
+
+
+def test_one_round_requests_a_bounded_number_of_evictions_and_the_next_round_asks_the_other_pods(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sizes = [(batch(f"p{number:02}", priority=5000 + number), GIB) for number in range(20)]
+    world = memory_world(tmp_path, *sizes)
+    world.memory(100 * GIB, 5 * GIB)
+    world.asked.refusing = {f"p{number:02}": "a disruption budget forbids it" for number in range(19)}
+    world.loop()
+    assert world.asked.pods == [f"p{number:02}" for number in range(16)]
+    world.loop()
+    assert world.asked.pods[16:] == ["p16", "p17", "p18", "p19"]
+    world.loop(10)
+    assert world.asked.pods.count("p00") > 1 and world.asked.pods.count("p19") == 1
+    lines = [record for record in caplog.records if "evicts ns/p00" in record.getMessage()]
+    assert [record.levelname for record in lines].count("WARNING") == 1
+
+
+def test_slow_refusals_end_the_round_and_the_next_round_asks_the_other_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = memory_world(tmp_path, *[(batch(f"p{number}", priority=5000 + number), 5 * GIB) for number in range(8)])
+    world.memory(100 * GIB, 5 * GIB)
+    world.asked.refuses = "the API server did not answer in time"
+    quick = world.asked.evict
+    monkeypatch.setattr(world.asked, "evict", lambda *arguments: time.sleep(0.1) or quick(*arguments))
+    monkeypatch.setattr(strategy, "MAX_REQUESTS_S", 0.05)
+    for number in range(1, 4):
+        world.loop()
+        assert world.asked.pods == [f"p{number}" for number in range(number)]
+
+
+def test_a_refusal_whose_reason_varies_is_in_the_log_a_bounded_number_of_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB))
+    for number in range(60):
+        world.memory(100 * GIB, (5 + number % 10) * GIB)
+        world.asked.refuses = f"429: retry in {number} s" if number % 2 else f"refused by {chr(97 + number % 26)}"
+        world.loop()
+    lines = [record.levelname for record in caplog.records if "evicts ns/a" in record.getMessage()]
+    assert 1 <= lines.count("WARNING") <= 10
+
+
+def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> None:
+    world = memory_world(tmp_path, (batch("a"), 30 * GIB), memoryEvictLowerPercent=80)
+    world.memory(100 * GIB, 0)
+    world.loop(3)
+    assert world.asked.pods == []
+    assert "makes no sense" in world.loops.health()[1]
+
+
+def cpu_world(folder: Path, used: int, **more: Any) -> LoopWorld:
+    spec = {
+        "enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuEvictBESatisfactionUpperPercent": 60,
+        "cpuEvictBESatisfactionLowerPercent": 40, "cpuEvictTimeWindowSeconds": 30, **more,
+    }  # fmt: skip
+    world = LoopWorld(folder, {"resourceUsedThresholdWithBE": spec}, gates={"BECPUSuppress": False, "BECPUEvict": True})
+    for uid in ("a", "b"):
+        world.uses[world.pod(batch(uid))] = used // 2
+    world.uses[BE] = world.node_milli = used
+    world.overwrite(BE, "cpu.cfs_quota_us", "200000")
+    world.source.replace([batch("b"), batch("a")])  # of two that are alike the one that is listed first goes first
+    return world
+
+
+def test_batch_pods_that_starve_for_long_enough_are_evicted_for_cpu(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 2000)
+    world.loop(20)  # there is none for the time of a cooldown after the start
+    assert world.asked.pods == []
+    world.loop(5)
+    assert world.asked.pods == ["b"]  # they get 2 of 8 CPUs; up to 60 % are 2.8 to be freed
+    world.loop(15)
+    assert world.asked.pods == ["b"]
+
+
+def test_where_no_window_is_asked_for_batch_pods_must_starve_for_a_minute_on_average(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 0, cpuEvictTimeWindowSeconds=None)
+    world.loop(60)
+    world.uses[BE] = 2000
+    world.loop(30)  # Koordinator evicts at the first sample
+    assert world.asked.pods == []
+    world.loop(30)
+    assert len(world.asked.pods) == 1
+
+
+def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 1000)
+    world.loop(60)
+    assert world.asked.pods == []
+
+
+@pytest.mark.parametrize("claim", ["8000000", "9" * 4300 + "E"], ids=["big", "huge"])
+def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_path: Path, claim: str) -> None:
+    """The scheduler counts the spec alone, and so does Koordinator; an annotation is for anybody to write."""
+    world = cpu_world(tmp_path, 2000)
+    liar = pod(
+        "z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={batch_resource.ANNOTATION_EXTENDED: claims(claim)}
+    )
+    world.pod(liar)
+    world.source.replace([batch("b"), batch("a"), liar])
+    world.loop(25)
+    assert world.asked.pods == ["b"]  # as without it: one is enough
+    assert "errors" not in world.loops.health()[1]
+
+
+def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_machine_has(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 2000)
+    liar = pod(
+        "z",
+        n.BE,
+        paths.BEST_EFFORT,
+        priority=5000,
+        annotations={batch_resource.ANNOTATION_EXTENDED: claims("9" * 4300 + "E")},
+    )
+    world.source.replace([{**liar, "cgroupParent": "/" + world.pod(liar)}])
+    world.loop(25)
+    assert world.asked.pods == ["z"]
+    told = world.history.of("ns/z")
+    assert told is not None and told["values"][0]["reason"] == "batch pods get 25 % of the CPU that they ask for"
+
+
+CPU_USED = {"cpuEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 5999}
+ASKED = {
+    "cpuAllocatableEvictThresholdPercent": 110, "cpuAllocatableEvictLowerPercent": 100,
+    "allocatableEvictPriorityThreshold": 5999,
+}  # fmt: skip
+
+
+def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any) -> LoopWorld:
+    """Three batch pods, of which two may be evicted by their label, and a pod of production that may by its label."""
+    world = LoopWorld(folder, {"resourceUsedThresholdWithBE": {"enable": True, **keys}}, gates={gate: True})
+    pods = [batch("kept"), batch("small"), batch("big", "5000"), pod("prod", n.LS, priority=9500)]
+    for each in pods[1:]:
+        each["metadata"]["labels"]["koordinator.sh/eviction-enabled"] = "true"
+    for each, milli in zip(pods, (3000, 400, 1600, 2000), strict=True):
+        world.uses[world.pod(each)] = milli
+    world.node_milli = 7000
+    if allocatable is not None:
+        world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
+    world.source.replace(pods)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("gate", "allocatable", "keys", "asked", "reason"),
+    [
+        ("CPUEvict", None, CPU_USED, ["big"], "the node uses 87 % of its CPU"),
+        ("CPUEvict", None, CPU_USED | {"cpuEvictThresholdPercent": 95}, [], ""),
+        ("CPUAllocatableEvict", {n.BATCH_CPU: "9000"}, ASKED, ["big"], f"pods ask for 13000 of 9000 {n.BATCH_CPU}"),
+        ("CPUAllocatableEvict", {n.BATCH_CPU: "12000"}, ASKED, [], ""),
+        ("CPUAllocatableEvict", {"cpu": "8"}, ASKED, ["big", "small"], f"pods ask for 13000 of 0 {n.BATCH_CPU}"),
+    ],
+    ids=["used", "used below the threshold", "asked for", "asked for below the threshold", "none to be had"],
+)
+def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
+    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], asked: list[str], reason: str
+) -> None:
+    world = labelled_world(tmp_path, gate, allocatable, **keys)
+    world.loop(25)
+    assert sorted(world.asked.pods) == asked
+    told = world.history.of("ns/big")
+    assert (told["values"][0]["reason"] if told and told["values"] else "") == reason
+
+
+@pytest.mark.parametrize(
+    ("gate", "allocatable", "keys", "said"),
+    [
+        (
+            "CPUEvict",
+            None,
+            {"cpuEvictThresholdPercent": 70},
+            "nothing is evicted without evictEnabledPriorityThreshold",
+        ),
+        (
+            "CPUAllocatableEvict",
+            None,
+            {**ASKED, "cpuAllocatableEvictLowerPercent": None},
+            "nothing is evicted without cpuAllocatableEvictLowerPercent",
+        ),
+        (
+            "CPUAllocatableEvict",
+            None,
+            {**ASKED, "allocatableEvictPriorityThreshold": 8000},
+            "allocatableEvictPriorityThreshold 8000 is above 7999",
+        ),
+        ("CPUAllocatableEvict", None, ASKED, "no Node with allocatable resources is known"),
+        ("CPUAllocatableEvict", {n.BATCH_CPU: "many"}, ASKED, "CPUAllocatableEvict: allocatable of the Node: "),
+    ],
+    ids=["no priority", "no lower end", "production", "no Node", "no number"],
+)
+def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
+    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], said: str
+) -> None:
+    world = labelled_world(tmp_path, gate, allocatable, **keys)
+    world.loop(25)
+    assert world.asked.pods == []
+    assert said in str(world.loops.health())
+
+
+def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for(tmp_path: Path) -> None:
+    world = labelled_world(tmp_path, "CPUEvict", cpuEvictTimeWindowSeconds=60, **CPU_USED)
+    world.node_milli = 1000
+    world.loop(30)
+    world.node_milli = 8000
+    world.loop(10)
+    assert world.asked.pods == []
+    world.loop(50)
+    assert world.asked.pods[:1] == ["big"]
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "asked"),
+    [({n.BATCH_CPU: "2000"}, ["b"]), ({n.BATCH_CPU: "8000"}, []), ({n.BATCH_CPU: "many"}, []), ({}, []), (None, [])],
+    ids=["little", "enough", "no number", "nothing said", "no allocatable"],
+)
+def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
+    tmp_path: Path, allocatable: Any, asked: list[str]
+) -> None:
+    world = cpu_world(tmp_path, 2000, cpuEvictPolicy="evictByAllocatable")
+    world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
+    world.loop(25)
+    assert world.asked.pods == asked
+
+
+def claims(milli: str) -> str:
+    return json.dumps({"containers": {"c": {"requests": {n.BATCH_CPU: milli}}}})
+
+
+def test_batch_cpu_that_a_sidecar_requests_counts_for_the_satisfaction_of_batch_pods(tmp_path: Path) -> None:
+    one = batch("a", "1000")
+    one["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {n.BATCH_CPU: "9000"}}}
+    ]
+    world = cpu_world(tmp_path, 2000)
+    world.uses[world.pod(one)] = 2000
+    world.source.replace([one])
+    world.loop(100)
+    assert world.asked.pods == ["a"]
+
+
+def decided_pod(name: str, qos: str = "BE", milli: str = "1000", **spec: Any) -> dict[str, Any]:
+    labels = {"koordinator.sh/qosClass": qos, "koordinator.sh/eviction-enabled": "true"}
+    asks = {"resources": {"requests": {"kubernetes.io/batch-cpu": milli}}}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"containers": [{"name": "c", **asks}], **spec},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("average", "now", "lower", "need"),
+    [
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 10000, 5000), 60, 3000),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 8000, 5000), 70, 1400),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(100, 10000, 5000), 60, 0),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 10000, 5000), 40, 0),
+        (BatchCpu(5000, 10000, 0), BatchCpu(5000, 10000, 5000), 60, 0),
+        (BatchCpu(1, 1000, 100), BatchCpu(1, 1000, 100), 60, 700),
+    ],
+)
+def test_batch_pods_that_get_too_little_free_what_they_lack_by_average_and_now(
+    average: BatchCpu, now: BatchCpu, lower: int, need: int
+) -> None:
+    thresholds = {**SATISFACTION, "cpuEvictBESatisfactionLowerPercent": lower}
+    assert evict.satisfaction_release(average, now, thresholds) == need
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**12), st.integers(0, 100))
+def test_usage_frees_down_to_below_the_threshold_and_nothing_below_it(used: int, capacity: int, percent: int) -> None:
+    need = evict.usage_release(MEMORY, used, capacity, {MEMORY.threshold: percent})
+    assert need >= 0
+    if int(used * 100 / capacity) < percent:
+        assert need == 0
+    else:
+        assert need > 0 or capacity < 100
+
+
+def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> None:
+    thresholds = {ALLOCATABLE.threshold: 80, ALLOCATABLE.lower: 70}
+    assert evict.allocatable_release(ALLOCATABLE, {"a": 81, "b": 80, "c": 5}, {"a": 100, "b": 100}, thresholds) == {
+        "a": 11,
+        "c": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "thresholds", "valid"),
+    [
+        ("BECPUEvict", SATISFACTION, True),
+        ("BECPUEvict", {**SATISFACTION, "cpuEvictBESatisfactionUpperPercent": 100}, False),
+        ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70}, True),
+        ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}, False),
+        ("CPUAllocatableEvict", DECIDED_ASKED, True),
+        ("CPUAllocatableEvict", {**DECIDED_ASKED, "allocatableEvictPriorityThreshold": 7999}, True),
+        ("CPUAllocatableEvict", {**DECIDED_ASKED, "allocatableEvictPriorityThreshold": 8000}, False),
+        ("CPUAllocatableEvict", {**DECIDED_ASKED, "cpuAllocatableEvictLowerPercent": 80}, False),
+        ("CPUAllocatableEvict", {**DECIDED_ASKED, "cpuAllocatableEvictLowerPercent": None}, False),
+        ("CPUAllocatableEvict", {**DECIDED_ASKED, "cpuAllocatableEvictThresholdPercent": None}, False),
+        ("MemoryEvict", {"memoryEvictThresholdPercent": 70}, False),
+        ("MemoryEvict", {"memoryEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 0}, True),
+    ],
+)
+def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict[str, int], valid: bool) -> None:
+    assert evict.valid(FEATURES[name], thresholds) is valid
+
+
+@pytest.mark.parametrize(
+    ("feature", "used", "order"),
+    [
+        (CPU, {"c": 2000, "b": 900, "none": 5000}, ["b", "c", "d", "none", "e", "a"]),
+        (MEMORY, {"c": 7, "b": 7, "a": 9}, ["b", "c", "none", "e", "d", "a"]),
+    ],
+    ids=["cpu: by use over request", "memory: by use, of those that use none by name"],
+)
+def test_batch_pods_go_by_priority_then_by_use(feature: evict.Feature, used: dict[str, int], order: list[str]) -> None:
+    pods = [
+        decided_pod("a", priority=5),
+        decided_pod("b"),
+        decided_pod("c", milli="4000"),
+        decided_pod("d"),
+        decided_pod("ls", "LS"),
+    ]
+    pods += [decided_pod("none", milli="0"), decided_pod("e")]
+    found = evict.ranked(feature, [{**each, "spec": {"priority": 0, **each["spec"]}} for each in pods], used, {})
+    assert [each.pod["metadata"]["name"] for each in found] == order
+
+
+def test_who_is_evicted_frees_what_it_used_for_the_next_feature_too() -> None:
+    victims = [Victim(decided_pod(name), 1000, 700) for name in "ab"]
+    asked = Asked()
+    tasks = [Task(CPU, {"kubernetes.io/batch-cpu": 500}, victims), Task(USED, {"cpu": 700}, victims[::-1])]
+    assert (evict.evict_round(tasks, set(), asked), asked.names) == (1, ["a"])
+
+
+def test_a_mid_pod_frees_no_cpu_of_batch_pods() -> None:
+    labels = {"koordinator.sh/priority-class": "koord-mid"}
+    mid = {"metadata": {"name": "mid", "uid": "mid", "labels": labels}, "spec": {}, "status": {}}
+    asked, release = Asked(), {"kubernetes.io/batch-cpu": 1, "kubernetes.io/mid-cpu": 1}
+    tasks = [
+        Task(CPU, {"kubernetes.io/batch-cpu": 1}, []),
+        Task(ALLOCATABLE, release, [Victim(mid, 9, 0), Victim(decided_pod("b"), 9, 0)]),
+    ]
+    assert (evict.evict_round(tasks, set(), asked), asked.names) == (2, ["mid", "b"])
+
+
+def test_pods_that_allow_it_go_up_to_a_priority() -> None:
+    pods = [
+        decided_pod("a", "LS", priority=100),
+        decided_pod("b", "LS", priority=200),
+        decided_pod("c", "LS", priority=50),
+    ]
+    found = evict.ranked(USED, pods, {"a": 1, "b": 1, "c": 1}, {"evictEnabledPriorityThreshold": 100})
+    assert [each.pod["metadata"]["name"] for each in found] == ["c", "a"]
+
+
+class Asked:
+    def __init__(self, *fails: str) -> None:
+        self.fails, self.names = fails, [""][:0]
+
+    def evict(self, _feature: evict.Feature, victim: Victim) -> bool:
+        name = victim.pod["metadata"]["name"]
+        self.names.append(name)
+        return name not in self.fails
+
+
+def test_what_is_gone_counts_a_failure_goes_on_and_one_task_counts_for_the_next() -> None:
+    victims = [Victim(decided_pod(name), 1000, 1) for name in "abcd"]
+    asked = Asked("b")
+    release = {"kubernetes.io/batch-cpu": 2000}
+    count = evict.evict_round([Task(CPU, release, victims), Task(ALLOCATABLE, release, victims)], {"a"}, asked)
+    assert (count, asked.names) == (1, ["b", "c"])

@@ -1,0 +1,271 @@
+"""The table of hooks, run: which stage makes what, in which order, and what a failing hook costs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from nri.agent.koordinator import cpuset, gpu, group_identity, names, oom_score_adj, resctrl
+from nri.agent.koordinator.node import (
+    Cache,
+    CoreSchedClass,
+    CoreSchedRule,
+    CpusetRule,
+    GroupIdentityRule,
+    Node,
+    SharePool,
+)
+from nri.agent.koordinator.profile import HOOKS
+from nri.agent.koordinator.quirks import Quirks
+from nri.policies.changes import Changes, Device, Resctrl
+from nri.policies.contexts import (
+    ContainerContext,
+    ExtendedResources,
+    HostApplicationContext,
+    KubeQosContext,
+    PodContext,
+    Resources,
+)
+from nri.policies.hooks import decide
+
+ALL = frozenset(row.name for row in HOOKS)
+
+
+class OneDevice:
+    """A machine with one RDMA function."""
+
+    def verbs(self, pci_address: str) -> list[str]:
+        return ["uverbs0"]
+
+    def numbers(self, path: str) -> tuple[int, int]:
+        return 231, 192
+
+
+NODE = Node(
+    identity=GroupIdentityRule(True, {"LS": 2, "BE": -1}, {"BestEffort": -1}, {"Guaranteed": 2}),
+    cpus=CpusetRule((SharePool(0, 0, "0-3"), SharePool(0, 1, "4-7"))),
+    ratio=2.0,
+    core=CoreSchedRule(True, {"BE": CoreSchedClass(True)}, {"BestEffort": CoreSchedClass(True, cpu_idle=True)}),
+    cache=Cache((0,), 0xFFF, "GenuineIntel"),
+    devices=OneDevice(),
+    gates=ALL,
+)
+
+
+def pod(qos: str = "", **annotations: object) -> PodContext:
+    keys = {
+        "devices": names.ANNOTATION_DEVICES,
+        "resctrl": resctrl.ANNOTATION_RESCTRL,
+        "status": cpuset.ANNOTATION_STATUS,
+        "oom": oom_score_adj.ANNOTATION_OOM_SCORE,
+        "cpu_qos": group_identity.ANNOTATION_CPU_QOS,
+    }
+    given = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
+    return PodContext("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, given, "kubepods/poduid")
+
+
+BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, names.BATCH_MEMORY: 1024})}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("stage", "context", "hook", "changes"),
+    [
+        ("PreRunPodSandbox", pod("LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        ("PreRunPodSandbox", pod(status={"cpuset": "1"}), "CPUSetAllocator", Changes({"cpu.cfs_quota": -1})),
+        (
+            "PreRunPodSandbox",
+            replace(pod("BE"), extended=BATCH),
+            "BatchResource",
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
+        ),
+        (
+            "PreRunPodSandbox",
+            replace(pod("LS"), resources=Resources(cfs_quota=100_000)),
+            "CPUNormalization",
+            Changes({"cpu.cfs_quota": 50_000}),
+        ),
+        (
+            "PreRunPodSandbox",
+            pod(resctrl={"mb": {"schemata": {"percent": 25}}}),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid", "MB:0=30;\n")),
+        ),
+        (
+            "PreRemoveRunPodSandbox",
+            pod(resctrl={}),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid", remove=True)),
+        ),
+        ("PreCreateContainer", ContainerContext(pod("LS")), "CPUSetAllocator", Changes({"cpuset.cpus": "0-3,4-7"})),
+        (
+            "PreUpdateContainerResources",
+            ContainerContext(pod("LS")),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod("LS"), resources=Resources(cfs_quota=100_000)),
+            "CPUNormalization",
+            Changes({"cpu.cfs_quota": 50_000}),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            "BatchResource",
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(devices={"gpu": [{"minor": 3}]})),
+            "GPUEnvInject",
+            Changes(env={"NVIDIA_VISIBLE_DEVICES": "3"}),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(devices={"rdma": [{"id": "0000:01:00.0"}]})),
+            "RDMADeviceInject",
+            Changes(
+                devices=tuple(
+                    Device(f"/dev/infiniband/{name}", "c", 231, 192, 0o666) for name in ("rdma_cm", "uverbs0")
+                )
+            ),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(resctrl={})),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid")),
+        ),
+        ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("ReconcilePod", pod("LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        (
+            "ReconcileSandbox",
+            ContainerContext(pod("LS"), sandbox=True),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
+        (
+            "ReconcileContainer",
+            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            "BatchResource",
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
+        ),
+        ("ReconcileContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes({"cpu.bvt": -1})),
+        ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes({"cpu.idle": 1})),
+        ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        (
+            "HostApplication",
+            HostApplicationContext("app", "LS"),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
+    ],
+)
+def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
+    alone = decide(HOOKS, stage, context, replace(NODE, gates=frozenset({hook})))
+    assert (alone.changes, alone.errors) == (changes, [])
+    assert [because.hook for because in alone.because] == [hook]
+    assert alone.because[0].reason
+
+
+@pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl", "OOMScoreAdj"])
+def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
+    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
+    assert not decide(HOOKS, "PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
+
+
+@pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl"])
+def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook: str) -> None:
+    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
+    assert not decide(HOOKS, "ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
+
+
+@pytest.mark.parametrize(
+    ("off", "stage", "context"),
+    [
+        ("PreRunPodSandbox", "ReconcilePod", pod("LS")),
+        ("PreUpdateContainerResources", "ReconcileSandbox", ContainerContext(pod("LS"), sandbox=True)),
+        ("PreUpdateContainerResources", "ReconcileContainer", ContainerContext(pod("LS"))),
+        ("ReconcileContainer", "ReconcileContainer", ContainerContext(pod("LS"))),
+    ],
+)
+def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, context: object) -> None:
+    assert decide(HOOKS, stage, context, NODE).changes
+    assert not decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({off}))).changes
+    assert decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({"PreCreateContainer"}))).changes
+
+
+def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
+    context = ContainerContext(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
+    outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
+    assert (outcome.changes.knobs.get("cpuset.cpus"), outcome.changes.knobs.get("cpu.cfs_quota")) == ("1", -1)
+
+
+def test_without_gates_koordinators_defaults_hold() -> None:
+    on = {row.name for row in HOOKS if row.default}
+    assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
+    outcome = decide(HOOKS, "PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
+    assert {because.hook for because in outcome.because} <= on
+
+
+BAD = ContainerContext(pod("LS", status="bad", devices="bad", resctrl="bad", oom="bad", cpu_qos="bad"))
+
+
+def test_one_bad_annotation_stops_no_other_hook() -> None:
+    context = ContainerContext(pod("LS", devices="bad"))
+    outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
+    assert outcome.changes.knobs.get("cpuset.cpus") == "0-3,4-7"
+    assert {error.hook for error in outcome.errors} == {"GPUEnvInject", "RDMADeviceInject"}
+    assert outcome.failed is None
+
+
+def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
+    outcome = decide(HOOKS, "PreCreateContainer", BAD, replace(NODE, fail=True))
+    assert outcome.failed is outcome.errors[0]
+    assert len(outcome.errors) == 1
+    assert "annotation" in outcome.failed.reason
+
+
+@pytest.mark.parametrize("stage", ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources"])
+def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
+    context = BAD.pod if stage == "PreRunPodSandbox" else BAD
+    outcome = decide(HOOKS, stage, context, NODE)
+    assert not outcome.changes
+    assert outcome.errors
+
+
+def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> None:
+    """`failed_hook_changes_nothing`."""
+    share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
+    whole = pod(devices=share)
+    context = ContainerContext(replace(whole, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
+    node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
+    assert not decide(HOOKS, "PreCreateContainer", context, node).changes
+    original = decide(HOOKS, "PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
+    assert original.changes.env == {"NVIDIA_VISIBLE_DEVICES": "1"}
+    assert original.errors
+
+
+def test_disabled_stages_are_so_by_default_and_not_in_the_original() -> None:
+    """`disabled_stages_honoured`."""
+    node = replace(NODE, disabled_stages=frozenset({"PreRunPodSandbox"}))
+    assert not decide(HOOKS, "PreRunPodSandbox", pod("LS"), node).changes
+    assert decide(HOOKS, "PreRunPodSandbox", pod("LS"), replace(node, quirks=Quirks.REFERENCE)).changes
+
+
+def test_the_original_sets_no_oom_score_at_creation() -> None:
+    """`oom_score_at_creation`."""
+    node = replace(NODE, gates=frozenset({"OOMScoreAdj"}), quirks=Quirks.REFERENCE)
+    assert not decide(HOOKS, "PreCreateContainer", ContainerContext(pod(oom="-500")), node).changes
+
+
+def test_a_stage_that_is_none_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        decide(HOOKS, "PreStop", pod(), NODE)
+
+
+def test_hooks_decide_in_the_order_of_their_names() -> None:
+    names_of = [row.name.casefold() for row in HOOKS]
+    assert names_of == sorted(names_of)

@@ -1,0 +1,80 @@
+"""The gates that a NodeSLO asks for, and the keys of rules by which each hook and strategy decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator.documents import DEFAULTS
+from nri.agent.koordinator.keys import requested_gates
+from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.unread import unread
+
+STRATEGY, THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
+ON = {"enable": True}
+
+
+@pytest.mark.parametrize(
+    ("spec", "gates"),
+    [
+        ({STRATEGY: {"lsClass": {"memoryQOS": ON}}}, {"CgroupReconcile": f"{STRATEGY}.lsClass.memoryQOS.enable"}),
+        (
+            {"systemStrategy": {"totalNetworkBandwidth": "1G", "minFreeKbytesFactor": 50}},
+            {"SystemConfig": "systemStrategy.minFreeKbytesFactor"},
+        ),
+        ({STRATEGY: {"beClass": {"blkioQOS": ON}}}, {"BlkIOReconcile": f"{STRATEGY}.beClass.blkioQOS.enable"}),
+        ({STRATEGY: {"lsClass": {"cpuQOS": ON}}}, {"GroupIdentity": f"{STRATEGY}.lsClass.cpuQOS.enable"}),
+        (
+            {STRATEGY: {"policies": {"cpuPolicy": "coreSched", "netQOSPolicy": 5}, "beClass": {"cpuQOS": ON}}},
+            {"CoreSched": f"{STRATEGY}.beClass.cpuQOS.enable"},
+        ),
+        (
+            {STRATEGY: {"policies": {"netQOSPolicy": "terway-qos"}, "beClass": {"networkQOS": ON}}},
+            {"TerwayQoS": f"{STRATEGY}.beClass.networkQOS.enable"},
+        ),
+        ({THRESHOLD: ON}, {"BECPUSuppress": f"{THRESHOLD}.enable"}),
+        (
+            {THRESHOLD: {**ON, "memoryEvictThresholdPercent": 70, "cpuEvictThresholdPercent": "x"}},
+            {
+                "BECPUSuppress": f"{THRESHOLD}.enable",
+                "BEMemoryEvict": f"{THRESHOLD}.memoryEvictThresholdPercent",
+            },
+        ),
+        ({"cpuBurstStrategy": {"policy": "auto"}}, {"CPUBurst": "cpuBurstStrategy.policy"}),
+    ],
+)
+def test_what_is_switched_on_asks_for_its_gate_by_its_key(spec: dict[str, Any], gates: dict[str, str]) -> None:
+    assert requested_gates({"spec": spec}) == gates
+
+
+@pytest.mark.parametrize(
+    "document", [None, {}, {"spec": None}, {"spec": 5}, {"spec": DEFAULTS}, {"spec": {STRATEGY: []}}]
+)
+def test_defaults_and_nothing_ask_for_none(document: Any) -> None:
+    assert requested_gates(document) == {}
+
+
+#: Hooks that read pods alone.
+_PODS_ALONE = {each.name for each in PROFILE.hooks if not set(each.sources) - {"pods"}}
+
+
+@pytest.mark.parametrize("name", [row.name for row in (*PROFILE.hooks, *PROFILE.strategies)])
+def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
+    found = PROFILE.origins(name, "BE")
+    assert bool(found) is (name not in _PODS_ALONE)
+    for kind, key in found:
+        spec: dict[str, object] = {"spec": {}}
+        part = spec["spec"]
+        for each in key.split(".") if kind == "NodeSLO" else ():
+            assert isinstance(part, dict)
+            part[each] = {}
+            part = part[each]
+        assert unread(spec) == []
+
+
+def test_a_key_of_a_class_is_that_of_the_pods_class_or_of_its_kubernetes_class() -> None:
+    keys = [
+        PROFILE.origins("GroupIdentity", of)[0][1].split(".")[1] for of in ("BE", "LSE", "BestEffort", "Burstable", "")
+    ]
+    assert keys == ["beClass", "lsrClass", "beClass", "lsClass", "lsClass"]

@@ -1,0 +1,78 @@
+"""Sysctls of the machine's memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator.system_config import System, parse, wanted
+from tests.support.host_trees import write_files
+from tests.support.loop_world import LoopWorld
+
+FREE, SCALE = "proc/sys/vm/min_free_kbytes", "proc/sys/vm/watermark_scale_factor"
+
+
+def world_of(folder: Path, **settings: int) -> LoopWorld:
+    world = LoopWorld(folder, {"systemStrategy": settings}, gates={"SystemConfig": True})
+    write_files(folder, {FREE: "67584\n", SCALE: "10\n"})
+    world.memory(16 << 30, 8 << 30)
+    return world
+
+
+def number(world: LoopWorld, file: str) -> int:
+    return int((world.folder / file).read_text())
+
+
+def test_sysctls_are_set_and_get_back_what_they_had(tmp_path: Path) -> None:
+    world = world_of(tmp_path, minFreeKbytesFactor=100, watermarkScaleFactor=150)
+    world.loop(2)
+    assert (number(world, FREE), number(world, SCALE)) == ((16 << 20) // 100, 150)
+    world.slo({"systemStrategy": {"watermarkScaleFactor": 150}})
+    world.loop()
+    assert (number(world, FREE), number(world, SCALE)) == (67584, 150)
+    world.slo({})
+    world.loop()
+    assert (number(world, FREE), number(world, SCALE)) == (67584, 10)
+
+
+def test_the_node_says_how_much_memory_it_has(tmp_path: Path) -> None:
+    world = world_of(tmp_path, minFreeKbytesFactor=100)
+    world.store.put("Node", {"status": {"capacity": {"memory": "8Gi"}}}, "test")
+    world.loop()
+    assert number(world, FREE) == (8 << 20) // 100
+
+
+def test_a_factor_that_keeps_too_much_is_told_and_leaves_the_machine_alone(tmp_path: Path) -> None:
+    world = world_of(tmp_path, minFreeKbytesFactor=1000)
+    world.loop()
+    assert number(world, FREE) == 67584
+    assert "minFreeKbytesFactor 1000 makes 1677721 kB" in world.loops.health()[1]
+
+
+def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> None:
+    world = world_of(tmp_path, memcgReapBackGround=1)
+    world.loop()
+    assert "mm.memcg_reaper stays as it is: unsupported here" in world.loops.health()[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not from 10 to 400"),
+        ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_name(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{error}$"):
+        parse(given)
+
+
+def test_nothing_is_asked_for_by_nothing() -> None:
+    assert parse(None) == System()
+
+
+def test_a_share_of_the_memory_stays_free_within_bounds() -> None:
+    assert wanted(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
+    assert wanted(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {"mm.memcg_reaper": 0}

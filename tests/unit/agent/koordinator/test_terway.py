@@ -1,0 +1,190 @@
+"""The files of the terway daemon."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator import bandwidths, names, terway
+from nri.agent.koordinator import names as n
+from nri.agent.koordinator.bandwidths import Bandwidths
+from nri.agent.koordinator.node import Node
+from nri.agent.koordinator.quirks import Quirks
+from nri.host import Outcome, Root
+from nri.policies.changes import HookError
+from nri.policies.contexts import PodContext
+from tests.support.standalone_world import World
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+NODE = Node(gates=frozenset({"TerwayQoS"}))
+
+
+def slo(policy: str) -> dict[str, Any]:
+    return {
+        "spec": {
+            "resourceQOSStrategy": {"policies": {"netQOSPolicy": policy}},
+            "systemStrategy": {"totalNetworkBandwidth": "800M"},
+        }
+    }
+
+
+def files(world: World) -> list[str]:
+    return sorted(each.name for each in (world.folder / "var/lib/terway/qos").iterdir())
+
+
+def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    limited = pod(
+        "a",
+        n.LS,
+        annotations={bandwidths.ANNOTATION_NETWORK_QOS: json.dumps({"ingressLimit": "0", "egressLimit": "80M"})},
+    )
+    bad = pod("b", n.LS, annotations={bandwidths.ANNOTATION_NETWORK_QOS: json.dumps({"egressLimit": "much"})})
+    world.source.replace([limited, bad])
+    world.store.put("NodeSLO", slo("terway-qos"), "test")
+    world.round("NodeSLO")
+    assert files(world) == ["global_bps_config", "pod.json"]
+    told = world.history.of("node/network")
+    assert told is not None
+    assert {row["target"] for row in told["writes"]} == {f"var/lib/terway/qos/{name}" for name in files(world)}
+    assert "hw_tx_bps_max 100000000\n" in world.root.read("/var/lib/terway/qos/global_bps_config")
+    found = json.loads(world.root.read("/var/lib/terway/qos/pod.json"))
+    assert list(found) == ["a"]
+    assert found["a"]["qosConfig"] == {"ingressBandwidth": 0, "egressBandwidth": 10_000_000}
+    assert world.standalone.last_network.errors == 1
+    assert world.standalone.last_network.first_error.startswith("ns/b: TerwayQoS: annotation koordinator.sh/networkQOS")
+    (error,) = (world.history.of("b") or {})["errors"]
+    assert (error["hook"], error["reason"][:38]) == ("TerwayQoS", "annotation koordinator.sh/networkQOS: ")
+    assert world.history.of("a") is None
+    (world.folder / "var/lib/terway/qos/pod.json").write_text("somebody else's")
+    world.round()
+    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found
+    broken = pod("a", n.LS, annotations={bandwidths.ANNOTATION_NETWORK_QOS: "{"})
+    world.source.replace([broken, bad])
+    world.round()
+    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found, "what it had stays"
+    world.store.put("NodeSLO", slo("tc"), "test")
+    world.round("NodeSLO")
+    assert files(world) == []
+
+
+def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    (world.folder / "var/lib/terway/qos/pod.json").write_text("{}")
+    world.source.replace([])
+    world.round()
+    assert files(world) == ["pod.json"]
+    off = World(tmp_path / "off", Node())
+    (off.folder / "var/lib/terway/qos/pod.json").write_text("{}")
+    off.store.put("NodeSLO", slo("tc"), "test")
+    off.source.replace([])
+    off.round()
+    assert files(off) == ["pod.json"]
+
+
+def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
+    limits = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"80M","egressLimit":"8"}'}
+    good = PodContext("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
+    bad = PodContext("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
+    plain = PodContext("ns", "plain", "3")
+    text, errors = terway.pods_text([(good, "Burstable"), (bad, "BestEffort"), (plain, "BestEffort")])
+    found = json.loads(text)
+    assert set(found) == {"1", "3"}
+    assert found["1"] == {
+        "podName": "good",
+        "podNamespace": "ns",
+        "podUID": "1",
+        "prio": 1,
+        "cgroupDir": "/sys/fs/cgroup/net_cls/kubepods/pod1",
+        "qosConfig": {"ingressBandwidth": 10_000_000, "egressBandwidth": 1},
+    }
+    assert found["3"]["prio"] == 2
+    assert list(errors) == ["2"]
+    assert str(errors["2"]).startswith('TerwayQoS: annotation koordinator.sh/networkQOS: "not-json" is not JSON')
+
+
+def test_a_pod_may_limit_one_way_alone() -> None:
+    """`absent_bandwidth_is_none`."""
+    given = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit":"80M"}'}
+    assert terway.pod_limits(given) == terway.PodLimits(0, 10_000_000)
+    with pytest.raises(HookError, match="networkQOS: ingressLimit: "):
+        terway.pod_limits(given, Quirks.REFERENCE)
+
+
+def test_a_negative_bandwidth_of_a_pod_is_refused() -> None:
+    """`negative_bandwidth_refused`."""
+    given = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"-8","egressLimit":"0"}'}
+    with pytest.raises(HookError, match="-8"):
+        terway.pod_limits(given)
+    assert terway.pod_limits(given, Quirks.REFERENCE).ingress == (2**64 - 8) // 8
+
+
+def test_the_nodes_file_has_ten_lines() -> None:
+    lines = terway.node_text(Bandwidths(hw_tx_bps_max=1, l1_rx_bps_min=2)).splitlines()
+    assert lines[:2] == ["hw_tx_bps_max 1", "hw_rx_bps_max 0"]
+    assert lines[4] == "offline_l1_rx_bps_min 2"
+    assert len(lines) == 10
+
+
+def test_a_file_is_replaced_in_one_step_and_not_touched_while_it_is_right(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    root = Root(tmp_path)
+    assert terway.replace_file(root, "/d", "f", "one").outcome is Outcome.APPLIED
+    first = (tmp_path / "d" / "f").stat().st_ino
+    assert terway.replace_file(root, "/d", "f", "one").outcome is Outcome.UNCHANGED
+    assert (tmp_path / "d" / "f").stat().st_ino == first
+    with (tmp_path / "d" / "f").open() as reader:
+        assert terway.replace_file(root, "/d", "f", "two").outcome is Outcome.APPLIED
+        assert reader.read() == "one"
+    assert (tmp_path / "d" / "f").read_text() == "two"
+    assert [each.name for each in (tmp_path / "d").iterdir()] == ["f"]
+
+
+def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+    result = terway.replace_file(Root(tmp_path), "/d", "f", "one")
+    assert result.outcome is Outcome.GONE
+    assert terway.remove_file(Root(tmp_path), "/d", "f").outcome is Outcome.UNCHANGED
+    assert not list(tmp_path.iterdir())
+
+
+def test_links_lead_nowhere_else(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    root = tmp_path / "root"
+    (root / "d").mkdir(parents=True)
+    (root / "d" / "f").symlink_to(secret)
+    (root / "d" / ".f.nri").symlink_to(secret)
+    assert terway.replace_file(Root(root), "/d", "f", "one").outcome is Outcome.APPLIED
+    assert secret.read_text() == "mine"
+    assert (root / "d" / "f").read_text() == "one"
+    assert not (root / "d" / "f").is_symlink()
+
+
+def test_a_file_is_removed_once(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    outcomes = [terway.remove_file(Root(tmp_path), "/", "f").outcome for _ in range(2)]
+    assert outcomes == [Outcome.APPLIED, Outcome.UNCHANGED]
+
+
+def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    result = terway.replace_file(Root(tmp_path), "/", "f", "one")
+    assert result.outcome is Outcome.REFUSED
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_disk_that_takes_no_more_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        result = terway.replace_file(Root(tmp_path), "/", "f", "new" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, "File too large")
+    assert (tmp_path / "f").read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
