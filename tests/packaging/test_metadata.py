@@ -15,18 +15,19 @@ REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 PUBLIC_INDEX = {"pypi.org", "files.pythonhosted.org"}
 
 
-def test_the_extras_are_those_of_the_design() -> None:
+def test_each_extra_is_one_that_a_user_can_name() -> None:
     assert set(PROJECT["optional-dependencies"]) == {
         "agent",
         "cri",
         "engine",
         "hook-injector",
         "metrics",
+        "resource-annotator",
         "wasm",
     }
 
 
-def test_the_base_install_has_four_dependencies() -> None:
+def test_the_base_install_has_three_dependencies() -> None:
     assert [Requirement(row).name for row in PROJECT["dependencies"]] == ["protobuf", "click", "PyYAML"]
 
 

@@ -68,9 +68,13 @@ class Verbs:
         return self("run", "-f", "pod.yaml", "--cgroup-root", f"/{self.cgroup}", *more)
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a verb without waiting for its end."""
+        """Start a verb without waiting for its end, also in a session that ignores SIGHUP, such as one of nohup."""
         return subprocess.Popen(
-            [*NRI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment, cwd=self.folder
+            ["env", "--default-signal=HUP", *NRI, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            cwd=self.folder,
         )
 
     def in_terminal(self, *words: str) -> Terminal:
