@@ -78,8 +78,10 @@ def test_an_observer_without_reporters_needs_no_bytes_of_requests(monkeypatch: p
     reporting = Reporting(Observer())
     event, peer = start_event(), Peer()
     observed: Any = invokers(Rules.DEFAULT, reporting)[reporting.watched + reporting.recorded]
-    monkeypatch.setattr(EventRequest, "encoded", lambda _: pytest.fail("the request was encoded"))
+    encoded: list[object] = []
+    monkeypatch.setattr(EventRequest, "encoded", encoded.append)
     observed.event_starts(event)
     observed.plugin_asked(peer, event)
     observed.plugin_failed(peer, event, ValueError("x"), 0.1)
     observed.event_ends(event, 0.0)
+    assert encoded == []
