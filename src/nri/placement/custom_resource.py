@@ -333,7 +333,8 @@ def follow_until_stopped(api: Apiserver, place: Place, ask: Callable[[], Mapping
         except BaseException as error:  # noqa: BLE001  raised below; the wait for a signal would hide it
             errors.append(error)
         finally:
-            stop.take(signal.SIGTERM)
+            if not stopping.is_set():  # else a signal has come, and a second one would end the process at once
+                stop.take(signal.SIGTERM)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

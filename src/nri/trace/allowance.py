@@ -79,12 +79,12 @@ class Allowance:
         self._records += 1
         return self._records <= _RECORDS + _RECORDS_PER_BYTE * self.read_bytes
 
-    def has_json_values(self, values: int) -> bool:
-        """Whether a message with this number of values may be made JSON; they are counted if so."""
-        if self._json_values + values > _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes:
-            return False
-        self._json_values += values
-        return True
+    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
+        """The values of an encoded message; None if there are more than `most`, or than may still be made JSON."""
+        left = max(0, min(most, _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes - self._json_values))
+        values = count_entries(kind, data, left)
+        self._json_values += values  # also if it is left out: to count costs time as well
+        return values if values <= left else None
 
     def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
         """The message of an event; None if it cannot be read, costs too much, or this version does not know it."""

@@ -82,12 +82,10 @@ class Changes:
         kind, before = kind_of(event.name, reply=True), self._values.get(container, 0)
         left = self._most_values - before
         values = sum(count_entries(kind, reply, max(0, left)) for _, reply in replies)
-        if values > left:
-            return False
-        self._values[container] = before + values
+        self._values[container] = before + values  # also if they are left out: to count costs time as well
         if len(self._values) > _MOST_COUNTED:
             self._values.popitem(last=False)
-        return True
+        return values <= left
 
     def containers(self) -> list[NamedContainer]:
         """The containers of which something is known, the newest first."""

@@ -208,9 +208,9 @@ class Event:
         """Have a part of it, such as a message, named with the recording's problems as left out."""
         self._allowance.leave_out(kind)
 
-    def has_json_values(self, values: int) -> bool:
-        """Whether a message of it with this number of values may be made JSON; they are counted if so."""
-        return self._allowance.has_json_values(values)
+    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
+        """The values of a message of it; None if there are more than `most`, or than may still be made JSON."""
+        return self._allowance.json_values(kind, data, most)
 
     @property
     def pod(self) -> m.PodSandbox | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.merge import count_entries
 from nri.trace.allowance import kind_of
 from nri.trace.catalog import to_json
 
@@ -43,11 +42,11 @@ class MessageJson:
         kind = kind_of(event, reply=reply)
         if kind is None:
             return {"unreadable_bytes": len(data)}
-        values = count_entries(kind, data, max(0, self._values))
-        self._values -= values
-        if self._values < 0 or not self._event.has_json_values(values):
+        values = self._event.json_values(kind, data, self._values)
+        if values is None:
             self._event.leave_out("message")
             return {"left_out_bytes": len(data)}
+        self._values -= values
         message = self._event.parse(event, data, reply=reply)
         return {"unreadable_bytes": len(data)} if message is None else to_json(message)
 
