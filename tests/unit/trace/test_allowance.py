@@ -71,8 +71,8 @@ def test_values_of_short_messages_are_bounded_together_and_real_ones_need_no_cou
 
 def test_values_that_are_made_json_are_bounded() -> None:
     allowance, dense = Allowance(), bytes_field(2, bytes_field(8, b"") * 40_000)
-    assert allowance.json_values(CreateContainerRequest, dense, 50_000) == 40_000
-    assert allowance.json_values(CreateContainerRequest, dense, 50_000) is None, "more than is left"
+    assert allowance.json_values(m.CreateContainerRequest, dense, 50_000) == 40_000
+    assert allowance.json_values(m.CreateContainerRequest, dense, 50_000) is None, "more than is left"
     allowance.read_bytes = 10_000
-    assert allowance.json_values(CreateContainerRequest, dense, 30_000) is None, "more than the caller takes"
-    assert allowance.json_values(CreateContainerRequest, b"", 0) == 0
+    assert allowance.json_values(m.CreateContainerRequest, dense, 30_000) is None, "more than the caller takes"
+    assert allowance.json_values(m.CreateContainerRequest, b"", 0) == 0
