@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.buildah import build_agent
-from tests.deploy.rendered import charted
+from tests.deploy.rendered import rendered_chart
 from tests.deploy.test_agent_manifests import named
 from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
@@ -52,7 +52,7 @@ def agent_pod(node: Node, folder: Path) -> dict[str, object]:
         "image.tag": "here",
         "image.pullPolicy": "Never",
     }
-    found = named(charted("agent", *(f"{key}={value}" for key, value in settings.items())))
+    found = named(rendered_chart("agent", *(f"{key}={value}" for key, value in settings.items())))
     (folder / "agent.yaml").write_text(found["ConfigMap", "nri-agent"]["data"]["agent.yaml"])
     (folder / "rules").mkdir()
     (folder / "rules/topology.json").write_text(json.dumps(TOPOLOGY))
