@@ -126,7 +126,7 @@ def files(needs: Sequence[Need]) -> dict[str, str]:
         "Chart.yaml": HEAD + chart,
         "needs.yaml": HEAD + as_yaml({need.name: access(need) for need in needs}),
         "values.yaml": HEAD + values,
-        "values.schema.json": json.dumps(schema, indent=2) + "\n",
+        "values.schema.json": as_json(schema),
         "README.md": readme(yaml.safe_load(chart), HEAD, PAGE, values, schema, {}, plugins=needs),
         "crds/crds.yaml": HEAD + custom_resources(needs),
     }
@@ -281,6 +281,21 @@ def _map(*types: str) -> Json:
 def as_yaml(value: Json) -> str:
     """A generated file's text."""
     return yaml.safe_dump(value, sort_keys=False, width=118)
+
+
+def as_json(value: Any, indent: str = "") -> str:
+    """JSON with one line for each object or list that fits into 118 columns."""
+    line = json.dumps(value)
+    if (len(indent) + len(line) <= 118 and indent) or not isinstance(value, dict | list):
+        return line
+    below = f"{indent}  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {as_json(part, below)}" for key, part in value.items()]
+    else:
+        parts = [as_json(part, below) for part in value]
+    text = f",\n{below}".join(parts)
+    brackets = "{}" if isinstance(value, dict) else "[]"
+    return f"{brackets[0]}\n{below}{text}\n{indent}{brackets[1]}" + ("" if indent else "\n")
 
 
 WORDS = {str: "string", bool: "boolean", int: "integer", float: "number"}
