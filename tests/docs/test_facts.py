@@ -67,14 +67,14 @@ def test_the_page_of_limits_has_the_numbers_of_the_code(text: str) -> None:
     ],
 )
 def test_the_bounds_that_security_names_are_those_of_the_code(row: str) -> None:
-    assert row in (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+    assert row in (DOCS / "security.md").read_text(encoding="utf-8")
 
 
 def test_what_provenance_keeps_at_most_is_what_security_says() -> None:
     parameters = inspect.signature(Provenance).parameters
     containers, size, records = (parameters[f"max_{name}"].default for name in ("containers", "bytes", "records"))
     row = f"| {containers:,} containers, {records} events each, {size >> 20} MiB |"
-    assert row in (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+    assert row in (DOCS / "security.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_has_every_member_of_a_plugin() -> None:
