@@ -2,7 +2,6 @@
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.names import Source
+from tools.pictures.layers import layers_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Source(ROOT / "src")
@@ -49,8 +49,7 @@ def spans(path: Path) -> list[str]:
 @cache
 def planned() -> tuple[str, ...]:
     """Packages that have their place in the list of layers, and may be spoken of before they come."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    return tuple(f"nri.{name}" for layer in contract["layers"] for name in re.findall(r"\w+", layer))
+    return tuple(f"nri.{name}" for layer in layers_of("nri") for name in layer)
 
 
 def gone(names: Iterable[tuple[Path, str]]) -> list[str]:
