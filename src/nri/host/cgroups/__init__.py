@@ -20,6 +20,7 @@ from nri.host.cgroups.drivers import (
 from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, detect
 from nri.host.cgroups.knobs import KNOBS, Knob, knob
 from nri.host.cgroups.support import Located, probe, survey
+from nri.host.cgroups.systemd import SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.cgroups.writer import Writer
 
@@ -32,6 +33,7 @@ __all__ = [
     "KubeQos",
     "Located",
     "Parsed",
+    "SystemdUnits",
     "Value",
     "Write",
     "Writer",

@@ -19,6 +19,7 @@ from nri.host.cgroups.batch import Write, order
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import Located
+from nri.host.cgroups.systemd import DEFAULT_PERIOD_US, SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.outcome import Outcome, Result, Unsupported
 from nri.host.root import Identity
@@ -41,12 +42,20 @@ class Writer:
         hierarchies: where the files are.
         refresh_s: for how many seconds a value that was written is believed; 0 for never.
         now: the clock, in seconds.
+        units: keeps values of cgroups that belong to systemd; None where nothing else writes cgroups.
     """
 
     def __init__(
-        self, hierarchies: Hierarchies, *, refresh_s: float = 60.0, now: Callable[[], float] = time.monotonic
+        self,
+        hierarchies: Hierarchies,
+        *,
+        refresh_s: float = 60.0,
+        now: Callable[[], float] = time.monotonic,
+        units: SystemdUnits | None = None,
     ) -> None:
         self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
+        # systemd's properties are those of cgroup v2.
+        self._units = units if hierarchies.mode == "v2" else None
         self._known: dict[str, dict[str, _Known]] = {}  # by the path of the cgroup, and by the knob
         self._swept = now()
         self._lock = threading.Lock()
@@ -119,6 +128,8 @@ class Writer:
         numbers = list(located)
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
+        if self._units is not None:
+            self._keep(self._units, [write for write, value in zip(chosen, first, strict=True) if value != write.value])
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
@@ -130,6 +141,16 @@ class Writer:
                 result = _since(first[step.number], result)
                 results[numbers[step.number]] = result
                 self._believe(write, file, result)
+
+    def _keep(self, units: SystemdUnits, writes: Sequence[Write]) -> None:
+        """Have systemd keep the values that are about to change in its cgroups; it also writes their files then."""
+        by_cgroup: dict[str, dict[str, Value]] = {}
+        for write in writes:
+            if units.owns(write.cgroup):
+                by_cgroup.setdefault(write.cgroup, {})[write.name] = write.value
+        for cgroup, values in by_cgroup.items():
+            period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
+            units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)
 
     def _believed(self, write: Write, file: Located) -> Result | None:
         """The result of an earlier write of the same, if it still counts."""
