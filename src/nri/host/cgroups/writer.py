@@ -129,7 +129,8 @@ class Writer:
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
         if self._units is not None:
-            self._keep(self._units, [write for write, value in zip(chosen, first, strict=True) if value != write.value])
+            pairs = zip(chosen, first, strict=True)
+            self._keep(self._units, [write for write, value in pairs if value not in (None, write.value)])
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
