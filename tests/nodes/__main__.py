@@ -27,7 +27,7 @@ from tools.runtimes.machine import ensure_packages
 PATIENCE = 8
 # An import is slow in a node, so only the plugins that are needed.
 PLUGINS = ("--disable-plugin-autoload", "-p", "pytest_timeout", "-p", "no:cacheprovider")
-PASSED_ON = ("CI", "NRI_NO_SKIP", "NRI_CACHE", "XDG_CACHE_HOME", "HYPOTHESIS_PROFILE", "HOME")
+PASSED_ON = ("PATH", "CI", "NRI_NO_SKIP", "NRI_CACHE", "XDG_CACHE_HOME", "HYPOTHESIS_PROFILE", "HOME")
 
 
 @dataclass(frozen=True, slots=True)
