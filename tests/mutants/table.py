@@ -88,7 +88,7 @@ MUTANTS = (
            "unit/trace/test_recorder.py"),
     Mutant("trace/recorder.py", "_MOST_STEPS or self._held_bytes > _MOST_BYTES", "_MOST_STEPS",
            "unit/trace/test_recorder.py"),
-    Mutant("config/runtimes/change.py", "if remark.kind in FATAL:", "if False:",
+    Mutant("config/runtimes/change.py", "if reading.failure is not None:", "if False:",
            "unit/config/runtimes/test_change.py"),
     Mutant("placement/snapshot.py", '.partition(b"\\0")[0]', "", "unit/placement/recorded/test_machines.py"),
     Mutant("placement/snapshot.py", "if left < 0:", "if False:", "unit/placement/recorded/test_machines.py"),

@@ -63,7 +63,7 @@ def parse_version(text: str) -> Version | None:
 
     The `v` may be missing, and so may the minor and the patch number, which are 0 then.
 
-    Only a suffix that is named like a pre-release makes one. Every other suffix is a distribution's build of the release:
+    Only a suffix that is named like a pre-release makes one. All others are a distribution's builds of the release:
 
     ======================================  =====================================
     `v2.2.0-k3s1`, `v1.7.26-rke2r1`         k3s, rke2

@@ -15,6 +15,7 @@ from nri.config.complaint import suggest
 from nri.config.duration import parse_duration
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
+from nri.config.runtimes.file_tree import DiskTree, FileTree
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
 from nri.config.runtimes.runtime import Runtime
 from nri.config.source import Source
@@ -33,8 +34,13 @@ NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
 def read(root: str = "/", path: str = PATH) -> Reading:
     """Read iSulad's configuration below `root`. No file, or one that iSulad cannot read, means that there is none."""
+    return read_tree(DiskTree(root), path)
+
+
+def read_tree(tree: FileTree, path: str = PATH) -> Reading:
+    """Read iSulad's configuration in a tree of files."""
     remarks: list[Remark] = []
-    file = _load(root, path, remarks)
+    file = _load(tree, path, remarks)
     if file is None:
         return Reading(NAME, None, remarks)
     broken = any(remark.kind in NO_JSON for remark in remarks)
@@ -50,18 +56,18 @@ def read(root: str = "/", path: str = PATH) -> Reading:
     return Reading(NAME, None if broken else draft.finish(), remarks)
 
 
-def _load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
+def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
     """Read the file, its mistakes mended and remarked on."""
-    source = config_file.read_source(root, path, remarks, "json")
+    source = config_file.read_source(tree, path, remarks, "json")
     if source is None:
         return None
     try:
-        tree, plain, found = parse(source)
+        content, plain, found = parse(source)
     except ConfigError as error:
         remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
     remarks += found
-    return ConfigFile(path, plain, tree if isinstance(tree, dict) else {})
+    return ConfigFile(path, plain, content if isinstance(content, dict) else {})
 
 
 def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
@@ -162,7 +168,7 @@ RUNTIME = Runtime(
     name=NAME,
     title="iSulad",
     path=PATH,
-    read=lambda root, release, path: read(root),  # noqa: ARG005 - its rules do not depend on a release
+    read=lambda tree, release, path: read_tree(tree),  # noqa: ARG005 - its rules do not depend on a release
     # It takes no other socket path; the key is where a person would look for it.
     keys={setting.field: setting.key for setting in SETTINGS} | {"socket_path": "socket_path"},
     enabled_value=True,

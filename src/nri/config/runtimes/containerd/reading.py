@@ -1,224 +1,201 @@
-"""The NRI settings of containerd: /etc/containerd/config.toml, versions 2 and 3, and the files that it imports.
-
-How files combine is held against `containerd config dump` of 1.7, 2.1 and 2.4 (tests/real/test_doctor.py): imports are
-read after the file that names them, breadth first. In 2.x a later file wins key by key; in 1.7 a later file's NRI table
-replaces the earlier one whole. Without a `version` line 1.7 looks for [plugins.nri], 2.x for the table of today. Next:
-`nri.config.runtimes.config_file`, which reads its keys.
-"""
+"""containerd's NRI settings for people: the verdict on its files, and what in them has no effect."""
 
 from __future__ import annotations
 
-import glob
-import os
-import re
-from typing import Any
+import dataclasses
+import posixpath
+from typing import TYPE_CHECKING, NamedTuple
 
-from nri.config.root import inside
 from nri.config.runtimes import config_file
-from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting, toml_table
-from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
-from nri.config.runtimes.runtime import ManagedFile, Runtime
+from nri.config.runtimes.config_file import ConfigFile, KeyPath, toml_table
+from nri.config.runtimes.containerd import glob, toml_text
+from nri.config.runtimes.containerd.judgement import NAME, PATH, Judgement, judge
+from nri.config.runtimes.containerd.key_types import NRI, NRI_KEYS, VALIDATOR_KEYS
+from nri.config.runtimes.containerd.keys import spelling
+from nri.config.runtimes.containerd.releases import SERIES, rules_of
+from nri.config.runtimes.file_tree import DiskTree, FileTree
+from nri.config.runtimes.reading import Kind, Reading, Remark, RuntimeNri
 from nri.errors import ConfigError
 
-NAME = "containerd"
-PATH = "/etc/containerd/config.toml"
-PLUGIN = "io.containerd.nri.v1.nri"
-TABLE: KeyPath = ("plugins", PLUGIN)
-#: The table's name in 1.x, in a file without a version line.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["OLD_TABLE", "TABLE", "read", "read_tree"]
+
+TABLE: KeyPath = ("plugins", NRI)
+#: The table's name in 1.7, if no file has a version.
 OLD_TABLE: KeyPath = ("plugins", "nri")
 
-SETTINGS = (
-    Setting("socket_path", "socket_path", config_file.text),
-    Setting("plugin_path", "plugin_path", config_file.text),
-    Setting("plugin_config_path", "plugin_config_path", config_file.text),
-    Setting("registration_timeout_s", "plugin_registration_timeout", config_file.duration),
-    Setting("request_timeout_s", "plugin_request_timeout", config_file.duration),
-    Setting("enabled", "disable", config_file.off_switch),
-    Setting("connections", "disable_connections", config_file.off_switch),
-)
-KEYS = {"default_validator", *(setting.key for setting in SETTINGS)}
-VALIDATOR_KEYS = {
-    "enable", "reject_oci_hook_adjustment", "reject_runtime_default_seccomp_adjustment",
-    "reject_unconfined_seccomp_adjustment",
-    "reject_custom_seccomp_adjustment", "reject_namespace_adjustment", "reject_sysctl_adjustment", "required_plugins",
-    "tolerate_missing_plugins_annotation",
-}  # fmt: skip
-#: Keys that no other plugin of containerd has: found elsewhere, they were meant for NRI.
-TELLING = {
+#: Keys that no other plugin of containerd has: elsewhere, they were meant for NRI.
+_DISTINCTIVE_KEYS = {
     "disable_connections",
     "plugin_path",
     "plugin_config_path",
     "plugin_registration_timeout",
     "plugin_request_timeout",
 }
+_DROP_INS = "/etc/containerd/conf.d/*.toml"
 
 
-def read(root: str = "/", version: str = "", path: str = "") -> Reading:
+def read(root: str = "/", release: str = "", path: str = "") -> Reading:
     """Read containerd's configuration below `root`.
 
-    `version` is containerd's own ("1.7.24"), or "" if it is not known: releases differ in defaults and in how files
-    combine.
+    `release` is containerd's own ("1.7.24", "v2.1.5-k3s1"), or "" if it is not known: then the remarks say what holds
+    for all releases, and where they differ. `path` is the main file, if the daemon is started with another one.
     """
+    return read_tree(DiskTree(root), release, path)
+
+
+def read_tree(tree: FileTree, release: str = "", path: str = "") -> Reading:
+    """Read containerd's configuration in a tree of files."""
+    main = path or PATH
+    if not (release or path or tree.exists(main)):
+        return Reading(NAME, None, [])
+    rules = rules_of(release)
+    judgements = [judge(tree, series, main, is_named=bool(path)) for series in ([rules] if rules else SERIES)]
+    verdict = _combine(judgements, main)
+    remarks = [*verdict.remarks, *_hints(tree, verdict.base, main)]
+    remarks.sort(key=lambda remark: remark.kind is Kind.RELEASES_REFUSE)
+    return Reading(NAME, dataclasses.replace(verdict.nri, path=path), remarks)
+
+
+class _Verdict(NamedTuple):
+    """The verdict of the releases that may be the right one.
+
+    Attributes:
+        base: the judgement of the newest release that starts, or of the newest.
+        nri: its settings; whether NRI is on is None if releases differ.
+        remarks: why daemons do not start, or NRI never runs.
+    """
+
+    base: Judgement
+    nri: RuntimeNri
+    remarks: list[Remark]
+
+
+def _combine(judgements: Sequence[Judgement], path: str) -> _Verdict:
+    """Combine the verdicts of all releases that the daemon may be: one that does not start is probably not it."""
+    starting = [judgement for judgement in judgements if judgement.failure is None]
+    base = (starting or judgements)[-1]
     remarks: list[Remark] = []
-    path = path or PATH
-    main = config_file.load(root, path, remarks)
-    if main is None:
-        there = version or os.path.exists(inside(root, path))
-        return Reading(NAME, RuntimeNri(NAME, enabled=on_by_default(version)) if there else None, remarks)
-    files = _with_imports(root, main, remarks)
-    draft = Draft(NAME)
-    old, said = version.startswith("1."), False
-    for file in files:
-        table = _table_of(file, old, remarks)
-        _find_ignored(file, table, remarks)
-        _take(draft, file, table, old, remarks)
-        said = said or file.at(*table, "disable") is not None
-    _take_disabled_plugins(draft, files, remarks)
-    if path == PATH:
-        _find_stray_drop_ins(root, files, remarks)
-    if "enabled" not in draft.settings:
-        is_2 = not version and main.at("version") == 3  # a file of version 3 is a 2.x file
-        draft.settings["enabled"] = enabled = is_2 or on_by_default(version)
-        if enabled is None and not said:  # what was said and is wrong has a remark already
-            remarks.append(Remark(Kind.RELEASE_DECIDES, path))
-    return Reading(NAME, draft.finish(), remarks)
+    if not starting:
+        assert base.failure is not None
+        remarks.append(base.failure)
+    elif len(starting) < len(judgements):
+        refusing = [judgement for judgement in judgements if judgement.failure is not None]
+        details = {"releases": _names(refusing), "failure": refusing[-1].failure}
+        remarks.append(Remark(Kind.RELEASES_REFUSE, path, details))
+    stuck = [judgement for judgement in starting if judgement.cri_obstacle is not None]
+    if stuck and (len(judgements) > 1 or base.nri.enabled):
+        obstacle = stuck[-1].cri_obstacle
+        assert obstacle is not None
+        some = {"releases": _names(stuck)} if len(stuck) < len(starting) else {}
+        remarks.append(obstacle._replace(details={**obstacle.details, **some}))
+    off = [judgement for judgement in starting if not judgement.nri.enabled]
+    if not off or len(off) == len(starting):
+        return _Verdict(base, base.nri, remarks)
+    on = [judgement for judgement in starting if judgement.nri.enabled]
+    remarks.append(Remark(Kind.RELEASE_DECIDES, path, {"off": _names(off), "on": _names(on)}))
+    return _Verdict(base, dataclasses.replace(base.nri, enabled=None), remarks)
 
 
-def on_by_default(version: str) -> bool | None:
-    """Whether NRI is on in a release of containerd without a word about it: since 2.0. None if it is not known."""
-    return not version.startswith("1.") if version else None
+def _names(judgements: Sequence[Judgement]) -> str:
+    """Name the releases of several judgements: "2.0 and newer", or one by one."""
+    series = [judgement.rules for judgement in judgements]
+    if len(series) > 1 and tuple(series) == SERIES[-len(series) :]:
+        return f"{series[0].first.removesuffix('.0')} and newer"
+    return ", ".join(rules.name for rules in series)
 
 
-def parse_version(output: str) -> str:
-    """Find the version in the output of ``containerd --version``: "2.1.9"; "" if there is none."""
-    found = re.search(r"\bv?(\d+\.\d+\.\d+)", output.partition(" ")[2])
-    return found[1] if found else ""
+def _hints(tree: FileTree, judgement: Judgement, path: str) -> list[Remark]:
+    """Remark on what containerd ignores: misspelt keys, other tables, files that nothing imports."""
+    remarks: list[Remark] = []
+    for file in judgement.files:
+        _find_ignored(file, judgement, remarks)
+    if judgement.rules.is_1:
+        _find_replaced(judgement, remarks)
+    if path == PATH and judgement.files:
+        _find_stray_drop_ins(tree, judgement, remarks)
+    return remarks
 
 
-def _with_imports(root: str, main: ConfigFile, remarks: list[Remark]) -> list[ConfigFile]:
-    """Load the files that the main file imports; returns all in the order in which containerd reads them."""
-    found, seen, pending = [], set(), [main]
-    while pending:
-        file = pending.pop(0)
-        if file.path in seen:
-            continue
-        seen.add(file.path)
-        found.append(file)
-        for entry in config_file.texts(file, ("imports",), remarks):
-            pending += _imported(root, file, entry, remarks)
-    return found
-
-
-def _imported(root: str, parent: ConfigFile, entry: str, remarks: list[Remark]) -> list[ConfigFile]:
-    """Load the files of one entry of `imports`: relative to its file; a pattern may match nothing, a name may not."""
-    pattern = os.path.normpath(os.path.join(os.path.dirname(parent.path), entry))
-    if "*" in pattern:
-        base = root.rstrip("/")
-        paths = sorted(found[len(base) :] for found in glob.glob(base + pattern))
-    else:
-        paths = [pattern]
-        if not os.path.exists(inside(root, pattern)):
-            remarks.append(Remark(Kind.MISSING_IMPORT, parent.where("imports"), {"path": pattern}))
-    return [file for path in paths if (file := config_file.load(root, path, remarks))]
-
-
-def _table_of(file: ConfigFile, old: bool, remarks: list[Remark]) -> KeyPath:
-    """Return the table that holds NRI's settings, which depends on the version line and on containerd's release."""
-    if file.at("version") not in (None, 1):
-        return TABLE
-    if old and file.at(*TABLE) is not None:
-        remarks.append(Remark(Kind.UNVERSIONED, file.where(*TABLE)))
-    elif not old and file.at(*OLD_TABLE) is not None:
-        remarks.append(Remark(Kind.OLD_TABLE, file.where(*OLD_TABLE)))
-    return OLD_TABLE if old else TABLE
-
-
-def _find_ignored(file: ConfigFile, table: KeyPath, remarks: list[Remark]) -> None:
-    """Remark on keys that have no effect: misspelt, or in the wrong table."""
-    config_file.ignored_keys(file, table, KEYS, remarks)
-    config_file.ignored_keys(file, (*table, "default_validator"), VALIDATOR_KEYS, remarks)
-    if file.at("version") in (None, 1):
-        return  # what is elsewhere may be right for the other release; _table_of has remarked on it
-    config_file.misplaced_keys(file, table, TELLING, remarks)
-    for path, value in file.paths():
-        named_nri = path[-1] == "nri" or (path[-1] != PLUGIN and "nri.v1" in path[-1])
-        if named_nri and isinstance(value, dict) and not TELLING & set(value):
-            details = {"table": toml_table(path), "right": toml_table(table)}
-            remarks.append(Remark(Kind.UNKNOWN_TABLE, file.where(*path), details))
-
-
-def _take(draft: Draft, file: ConfigFile, table: KeyPath, old: bool, remarks: list[Remark]) -> None:
-    """Let the file's NRI table take effect as containerd does."""
-    if not isinstance(file.at(*table), dict):
+def _find_ignored(file: ConfigFile, judgement: Judgement, remarks: list[Remark]) -> None:
+    """Remark on keys that have no effect."""
+    rules = judgement.rules
+    top = spelling(file.tree, "plugins", rules) or "plugins"
+    table = (top, judgement.table_name)
+    _find_unknown_keys(file, judgement, table, remarks)
+    other_table = OLD_TABLE if judgement.table_name == NRI else TABLE
+    has_other = isinstance(file.at(*other_table), dict)
+    if has_other and (judgement.table_name != NRI or file.at("version") in (None, 0, 1)):
+        remarks.append(
+            Remark(Kind.OLD_TABLE if other_table is OLD_TABLE else Kind.UNVERSIONED, file.where(*other_table))
+        )
         return
-    if old and draft.origin:
-        _replace(draft, file, table, remarks)
-    config_file.take(draft, file, table, SETTINGS, remarks)
-    validator = (*table, "default_validator")
-    found = file.at(*validator)
-    for key, value in found.items() if isinstance(found, dict) else ():
-        draft.put_validator(key, value, file.where(*validator, key))
-    if config_file.switch(file, (*validator, "enable"), remarks):
-        path = (*validator, "required_plugins")
-        draft.put("required", config_file.texts(file, path, remarks), "required", file.where(*path))
-
-
-def _replace(draft: Draft, file: ConfigFile, table: KeyPath, remarks: list[Remark]) -> None:
-    """Forget the settings of earlier files, as 1.x does at a later file's table, and remark on those that are lost."""
-    lost = sorted(key for key in draft.origin if file.at(*table, key) is None)
-    if lost:
-        first = next(iter(draft.origin.values())).split(":")[0]
-        details = {"first": first, "lost": ", ".join(lost)}
-        remarks.append(Remark(Kind.REPLACED, file.where(*table), details))
-    draft.forget()
-
-
-def _take_disabled_plugins(draft: Draft, files: list[ConfigFile], remarks: list[Remark]) -> None:
-    """Let `disabled_plugins` take effect, which comes before the plugin's own table."""
-    for file in files:
-        if PLUGIN in config_file.texts(file, ("disabled_plugins",), remarks):
-            draft.put("enabled", False, "disable", file.where("disabled_plugins"))
-
-
-def _find_stray_drop_ins(root: str, files: list[ConfigFile], remarks: list[Remark]) -> None:
-    """Remark on drop-ins that configure NRI while nothing imports them: they look right and have no effect."""
-    known = {file.path for file in files}
-    base = root.rstrip("/")
-    for found in sorted(glob.glob(f"{base}/etc/containerd/conf.d/*.toml")):
-        path = found[len(base) :]
-        if path in known:
+    if judgement.table_name != NRI:
+        return
+    for keys, value in file.paths():
+        if keys[:2] == table:
             continue
-        stray = config_file.load(root, path, [])
-        if stray is not None and stray.at(*TABLE) is not None:
+        if keys[-1] in _DISTINCTIVE_KEYS:
+            remarks.append(Remark(Kind.MISPLACED, file.where(*keys), {"key": keys[-1], "table": toml_table(TABLE)}))
+        names_nri = keys[-1] == "nri" or keys[-1].endswith(".nri") or "nri.v1" in keys[-1]
+        if names_nri and isinstance(value, dict) and not _DISTINCTIVE_KEYS & set(value):
+            details = {"table": toml_table(keys), "right": toml_table(TABLE)}
+            remarks.append(Remark(Kind.UNKNOWN_TABLE, file.where(*keys), details))
+
+
+def _find_unknown_keys(file: ConfigFile, judgement: Judgement, table: KeyPath, remarks: list[Remark]) -> None:
+    """Remark on keys of NRI's table that the release does not have."""
+    rules = judgement.rules
+    known = NRI_KEYS | ({"default_validator"} if rules.has_validator else set())
+    _find_unknown(file, table, known, judgement, remarks)
+    if rules.has_validator:
+        key = spelling(file.at(*table), "default_validator", rules)
+        if key:
+            _find_unknown(file, (*table, key), VALIDATOR_KEYS, judgement, remarks)
+
+
+def _find_unknown(
+    file: ConfigFile, table: KeyPath, known: frozenset[str] | set[str], judgement: Judgement, remarks: list[Remark]
+) -> None:
+    keys = file.at(*table)
+    for key in keys if isinstance(keys, dict) else ():
+        if spelling(keys, key.lower(), judgement.rules) == key and key.lower() in known:
+            continue
+        if key == "default_validator":
+            remarks.append(Remark(Kind.NO_VALIDATOR, file.where(*table, key), {"releases": judgement.rules.name}))
+        elif key.lower() not in known:
+            config_file.remark_unknown(file, (*table, key), known, remarks)
+        else:
+            remarks.append(Remark(Kind.OTHER_CASE, file.where(*table, key), {"key": key, "right": key.lower()}))
+
+
+def _find_replaced(judgement: Judgement, remarks: list[Remark]) -> None:
+    """Remark on the settings that are lost when a later file's NRI table replaces an earlier one whole, as in 1.7."""
+    table = ("plugins", judgement.table_name)
+    first: ConfigFile | None = None
+    keys: set[str] = set()
+    for file in judgement.files:
+        later = file.at(*table)
+        if not isinstance(later, dict):
+            continue
+        lost = sorted(key for key in keys - set(later) if key in NRI_KEYS)
+        if first is not None and lost:
+            details = {"first": first.path, "lost": ", ".join(lost)}
+            remarks.append(Remark(Kind.REPLACED, file.where(*table), details))
+        first, keys = file, set(later)
+
+
+def _find_stray_drop_ins(tree: FileTree, judgement: Judgement, remarks: list[Remark]) -> None:
+    """Remark on drop-ins that configure NRI while nothing imports them: they look right and have no effect."""
+    read_paths = {file.path for file in judgement.files}
+    for path in glob.glob(tree, _DROP_INS):
+        if posixpath.normpath(path) in read_paths:
+            continue
+        try:
+            source, content = toml_text.parse(path, tree.read(path), judgement.rules.toml)
+        except (OSError, ConfigError):
+            continue
+        if ConfigFile(path, source, content or {}).at(*TABLE) is not None:
             remarks.append(Remark(Kind.NOT_IMPORTED, path))
-
-
-def _managed_table(tree: Any, release: str, path: str) -> KeyPath:
-    """NRI's table in a file that config-manager changes. Raises ConfigError if it cannot be known."""
-    version = tree.get("version", 1) if isinstance(tree, dict) else 1
-    if version not in (1, 2, 3) or type(version) is not int:
-        raise ConfigError(path, "version", f"containerd does not know the version {version!r}", "write 2 or 3")
-    if version != 1:
-        return TABLE
-    if not release:
-        reason = "must be 2 or 3: without it containerd's release decides, and the release is not known"
-        raise ConfigError(path, "version", reason, "add 'version = 2' as its first line if it is for that version")
-    return OLD_TABLE if release.startswith("1.") else TABLE
-
-
-RUNTIME = Runtime(
-    name=NAME,
-    title="containerd",
-    path=PATH,
-    read=read,
-    keys={setting.field: setting.key for setting in SETTINGS},
-    enabled_value=False,
-    switch_on=f'set disable = false in [plugins."{PLUGIN}"] and restart containerd, or nri config-manager',
-    allow_connections="set disable_connections = false",
-    program="containerd",
-    installed_paths=(PATH, "/usr/bin/containerd"),
-    unit="containerd.service",
-    release=parse_version,
-    cri_sockets=("/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"),
-    managed_file=ManagedFile(PATH, _managed_table, "version = 2\n", is_operators=True),
-)
