@@ -188,6 +188,16 @@ class _Config:
             kind = _PYTHON_TYPES[wrong.type]
             raise _Failure(Kind.WRONG_TYPE, file.where(*wrong.path), type=kind, value=wrong.value)
 
+    def _plugins_of(self, file: ConfigFile) -> dict[str, Any]:
+        """Copy the plugins' tables of a file: in 2.x those under all spellings of the key."""
+        if self.rules.is_1:
+            return copy.deepcopy(self._get(file, "plugins", {}))
+        tables: dict[str, Any] = {}
+        for key, value in file.tree.items():
+            if key.lower() == "plugins":
+                _merge_tables(tables, copy.deepcopy(value))
+        return tables
+
     def _get(self, file: ConfigFile, name: str, default: Any) -> Any:
         """Look up a key of a file's top level."""
         key = _top_spelling(file.tree, name, self.rules)
@@ -200,7 +210,7 @@ class _Config:
     def _merge(self, file: ConfigFile) -> None:
         """Add a file to what has been read before it."""
         version = self._get(file, "version", 0)
-        plugins = copy.deepcopy(self._get(file, "plugins", {}))
+        plugins = self._plugins_of(file)
         disabled, required = (list(self._get(file, f"{word}_plugins", [])) for word in ("disabled", "required"))
         top = {name: copy.deepcopy(self._get(file, name, None)) for name in _MERGED_TOP_KEYS}
         if self.rules.is_1:
@@ -494,11 +504,22 @@ class _Config:
 
     def _where_key(self, plugin: str, path: KeyPath) -> str:
         """Return the place of a plugin's key in the last file that has it, or of the innermost table around it."""
+        path = self._merged_spelling(plugin, path)
         for end in range(len(path), -1, -1):
             for file in reversed(self.files):
                 if keys := self._keys_in(file, plugin, path[:end]):
                     return file.where(*keys)
         return self.files[0].path if self.files else PATH
+
+    def _merged_spelling(self, plugin: str, path: KeyPath) -> KeyPath:
+        """Return a key as the file spells it whose value counts, where the merged table has it."""
+        table, keys = self.plugins.get(plugin), list(path)
+        for number, name in enumerate(path):
+            key = spelling(table, name, self.rules)
+            if key is None:
+                break
+            keys[number], table = key, table[key]
+        return tuple(keys)
 
     def _keys_in(self, file: ConfigFile, plugin: str, path: KeyPath) -> KeyPath:
         """Return the keys as the file spells them; () if it does not have them."""
@@ -511,7 +532,7 @@ class _Config:
             keys: list[str] = []
             table: Any = tables[name]
             for part in path:
-                key = spelling(table, part, self.rules)
+                key = part if isinstance(table, dict) and part in table else None
                 if key is None:
                     break
                 keys.append(key)
