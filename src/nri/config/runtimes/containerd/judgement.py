@@ -513,7 +513,8 @@ class _Config:
 
     def _merged_spelling(self, plugin: str, path: KeyPath) -> KeyPath:
         """Return a key as the file spells it whose value counts, where the merged table has it."""
-        table, keys = self.plugins.get(plugin), list(path)
+        table: Any = self.plugins.get(plugin)
+        keys = list(path)
         for number, name in enumerate(path):
             key = spelling(table, name, self.rules)
             if key is None:

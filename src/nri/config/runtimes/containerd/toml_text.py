@@ -127,7 +127,7 @@ class _Translation:
         """Rewrite a text in quotes."""
         if self._dialect == "1.1":
             return piece if piece[0] == "'" else _NEW_ESCAPE.sub(_old_escape, piece)
-        if piece[0] == '"' and self._parts[-1].endswith('"""'):
+        if piece[0] == '"' and "".join(self._parts[-1:]).endswith('"""'):
             raise self._refusal("a quote before the three that end a text, which containerd 1.7 cannot read")
         if piece[0] == "'":
             return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "\ufffd", piece)
