@@ -181,6 +181,73 @@ def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Pa
         turn_on(root)
 
 
+@pytest.mark.parametrize("release", ["2.4.2", "v2.3.0-k3s1"])
+def test_the_default_file_of_version_4_is_changed(root: Path, release: str) -> None:
+    path = config(root, f"version = 4\n{HEAD}\n  disable = true\n")
+    apply(str(root), plan(str(root), "containerd", Timeouts(), release=release), Timeouts())
+    assert path.read_text() == f"version = 4\n{HEAD}\n  disable = false\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "message"),
+    [
+        ("version = 4\n", "2.1.9", "the runtime would not start: .* version 4, .* versions up to 3"),
+        ('version = 2\ndisabled_plugins = ["cri"]\n', "", "the runtime would not start: .*cri.* full name"),
+        (
+            'version = 3\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n',
+            "2.1.9",
+            "NRI would be on and never run: .*the CRI plugin is in disabled_plugins",
+        ),
+        ('disabled_plugins = ["cri"]\n', "1.7.24", "NRI would be on and never run"),
+    ],
+)
+def test_a_change_without_the_wanted_effect_is_not_written(root: Path, text: str, release: str, message: str) -> None:
+    path = config(root, text)
+    change = plan(str(root), "containerd", Timeouts(), release=release)
+    with pytest.raises(NriError, match=f"nothing was written, for {message}"):
+        apply(str(root), change, Timeouts())
+    assert path.read_text() == text
+
+
+K3S = "var/lib/rancher/k3s/agent/etc/containerd"
+
+
+@pytest.mark.parametrize(("version", "name"), [(2, "config.toml.tmpl"), (3, "config-v3.toml.tmpl")])
+def test_k3s_gets_a_template_and_its_file_stays(root: Path, version: int, name: str) -> None:
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text(f"version = {version}\n")
+    change = plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
+    apply(str(root), change, Timeouts())
+    template = root / K3S / name
+    expected = f'{{{{ template "base" . }}}}\n\n{HEAD}\n  disable = false\n'
+    assert template.read_text() == expected and change.unit == "k3s.service"
+    assert (root / K3S / "config.toml").read_text() == f"version = {version}\n"
+    assert plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1").after == expected
+    template.write_text(expected.replace("false", "true"))
+    with pytest.raises(ConfigError, match="cannot be changed safely"):
+        plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
+
+
+def test_k0s_gets_a_drop_in_and_microk8s_a_line_in_its_template(root: Path) -> None:
+    (root / "etc/k0s").mkdir()
+    (root / "etc/k0s/containerd.toml").write_text('version = 3\nimports = ["/etc/k0s/containerd.d/*.toml"]\n')
+    apply(str(root), plan(str(root), "containerd", Timeouts(), "/etc/k0s/containerd.toml"), Timeouts())
+    drop_in = root / "etc/k0s/containerd.d/nri.toml"
+    assert drop_in.read_text() == f"version = 3\n\n{HEAD}\n  disable = false\n"
+    folder = root / "var/snap/microk8s/current/args"
+    folder.mkdir(parents=True)
+    (folder / "containerd.toml").write_text('version = 2\nroot = "/x"\n')
+    (folder / "containerd-template.toml").write_text('version = 2\nroot = "${SNAP}/x"\n')
+    path = "/var/snap/microk8s/current/args/containerd.toml"
+    apply(str(root), plan(str(root), "containerd", Timeouts(), path), Timeouts())
+    assert (folder / "containerd-template.toml").read_text().endswith(f"\n{HEAD}\n  disable = false\n")
+
+
+def test_a_file_that_was_never_made_is_named(root: Path) -> None:
+    with pytest.raises(ConfigError, match="k0s has not run here yet"):
+        plan(str(root), "containerd", Timeouts(), "/etc/k0s/containerd.toml")
+
+
 @pytest.mark.parametrize(
     ("timeouts", "said"),
     [
@@ -270,6 +337,15 @@ def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
     with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
         restart(str(root), change)
     assert path.read_text() == "version = 2\n" and os.listdir(path.parent) == ["config.toml"]
+
+
+def test_a_change_that_the_daemon_itself_refuses_is_put_back(root: Path, programs: Path) -> None:
+    path = config(root, "version = 2\n")
+    text = 'case "$*" in *dump*) echo "containerd: it is full" >&2; exit 1;; esac; echo containerd x 2.1.9 y'
+    (programs / "containerd").write_text(f"#!/bin/sh\n{text}\n")
+    with pytest.raises(NriError, match=r"the old content was put back: .*config dump. failed: containerd: it is full"):
+        turn_on(root)
+    assert path.read_text() == "version = 2\n"
 
 
 def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(root: Path, programs: Path) -> None:

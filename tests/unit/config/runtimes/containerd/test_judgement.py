@@ -159,5 +159,5 @@ def test_an_import_that_cannot_be_read_stops_the_daemon(release: str, entry: str
 def test_a_place_is_that_of_the_file_that_counts() -> None:
     judgement = verdict("2.4", f"version = 2\n{IMPORTS}{ON}", f"{NRI}Disable = true\n")
     assert judgement.nri.origin["disable"].startswith(f"{CONFIG}:4")
-    crash = verdict("2.4", f'version = 2\n{IMPORTS}{CRI}]\nenable_cdi = true\n', f"{CRI}]\nenable_cdi = 5\n")
+    crash = verdict("2.4", f"version = 2\n{IMPORTS}{CRI}]\nenable_cdi = true\n", f"{CRI}]\nenable_cdi = 5\n")
     assert crash.failure is not None and crash.failure.where.startswith(f"{DROP_IN}:2")
