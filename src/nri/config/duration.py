@@ -66,14 +66,14 @@ def format_duration(seconds: float) -> str:
             if nanos >= size:
                 return f"{sign}{_trim(nanos, size)}{unit}"
         return "0s"
-    minutes, rest = divmod(nanos, 60_000_000_000)
+    minutes, seconds_nanos = divmod(nanos, 60_000_000_000)
     hours, minutes = divmod(minutes, 60)
     head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{head}{_trim(rest, 1_000_000_000)}s"
+    return f"{sign}{head}{_trim(seconds_nanos, 1_000_000_000)}s"
 
 
 def _trim(value: int, size: int) -> str:
     """value/size as a decimal without trailing zeros, by integer arithmetic."""
-    whole, rest = divmod(value, size)
-    digits = str(rest).rjust(len(str(size)) - 1, "0").rstrip("0")
-    return f"{whole}.{digits}" if rest else str(whole)
+    quotient, remainder = divmod(value, size)
+    digits = str(remainder).rjust(len(str(size)) - 1, "0").rstrip("0")
+    return f"{quotient}.{digits}" if remainder else str(quotient)

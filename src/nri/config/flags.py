@@ -27,17 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["check", "flag_layer"]
 
 
-def flag_layer(cls: type, flag: str, field: str, given: list[str] | bool) -> Layer:
+def flag_layer(cls: type, flag: str, field: str, arguments: list[str] | bool) -> Layer:
     """The layer of one flag.
 
     Args:
         cls: the class of the configuration.
         flag: its name, without dashes.
         field: the key that it sets.
-        given: its values in order, or whether a switch is on.
+        arguments: its values in order, or whether a switch is on.
     """
     annotation = typed.fields_of(cls).get(field, str)
-    return Layer({field: given if isinstance(given, bool) else _value(annotation, flag, given)}, lambda _: f"--{flag}")
+    return Layer(
+        {field: arguments if isinstance(arguments, bool) else _value(annotation, flag, arguments)},
+        lambda _: f"--{flag}",
+    )
 
 
 def check(cls: type, layers: Sequence[Layer]) -> None:
@@ -47,19 +50,20 @@ def check(cls: type, layers: Sequence[Layer]) -> None:
         problems: list[Problem] = []
         typed.check(cls, layer.tree, (), problems)
         errors += [
-            ConfigError(layer.place(found.path), show(found.path), found.reason, found.suggestion) for found in problems
+            ConfigError(layer.place(problem.path), show(problem.path), problem.reason, problem.suggestion)
+            for problem in problems
         ]
     if errors:
         raise together(errors)
 
 
-def _value(annotation: Any, flag: str, given: list[str]) -> Any:
-    kinds = {typing.get_origin(each) or each for each in (annotation, *typing.get_args(annotation))}
+def _value(annotation: Any, flag: str, arguments: list[str]) -> Any:
+    kinds = {typing.get_origin(kind) or kind for kind in (annotation, *typing.get_args(annotation))}
     if kinds & {list, tuple, set, frozenset}:
         items = typing.get_args(annotation)
-        inner = next((each for each in items if each is not Ellipsis), str)
-        return [_scalar(inner, flag, text.strip()) for words in given for text in words.split(",") if text.strip()]
-    return _scalar(annotation, flag, given[-1])
+        inner = next((kind for kind in items if kind is not Ellipsis), str)
+        return [_scalar(inner, flag, text.strip()) for words in arguments for text in words.split(",") if text.strip()]
+    return _scalar(annotation, flag, arguments[-1])
 
 
 def _scalar(annotation: Any, flag: str, text: str) -> Any:

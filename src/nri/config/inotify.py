@@ -87,8 +87,8 @@ class FileChanges:
             return
         for path in self._paths:
             # A file that is mounted by itself, or has several names, is written without a word to its folder.
-            for each in (*folders_on_the_way(path), path):
-                if not _add(self._inotify, each, _MASK if each == path else _MASK | _ONLY_FOLDERS):
+            for watched in (*folders_on_the_way(path), path):
+                if not _add(self._inotify, watched, _MASK if watched == path else _MASK | _ONLY_FOLDERS):
                     os.close(self._inotify)
                     self._inotify = -1
                     return
@@ -99,7 +99,7 @@ def folders_on_the_way(path: str) -> set[str]:
 
     Where a folder is missing, the one in which it would appear is the last.
     """
-    found: set[str] = set()
+    folders: set[str] = set()
     for _ in range(_MOST_LINKS):
         folder, parts = "/", os.path.abspath(path).split("/")[1:]
         for place, part in enumerate(parts):
@@ -110,11 +110,11 @@ def folders_on_the_way(path: str) -> set[str]:
                 if place + 1 < len(parts) and os.path.isdir(entry):
                     folder = entry
                     continue
-                return found | {folder}
-            found.add(folder)
+                return folders | {folder}
+            folders.add(folder)
             path = os.path.join(folder, target, *parts[place + 1 :])
             break
-    return found
+    return folders
 
 
 def _readable(seconds: float, *descriptors: int) -> bool:
@@ -127,13 +127,13 @@ def _readable(seconds: float, *descriptors: int) -> bool:
 
 def _drain(fd: int) -> bool:
     """Read what is there; whether that was anything."""
-    found = False
+    has_data = False
     try:
         while fd >= 0 and os.read(fd, 65536):
-            found = True
+            has_data = True
     except BlockingIOError:
         pass
-    return found
+    return has_data
 
 
 def _inotify() -> int:
@@ -145,8 +145,8 @@ def _add(inotify: int, path: str, mask: int) -> bool:
     """Watch a folder or file; True also if there is none any more, which the folder above tells of."""
     import ctypes
 
-    done = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)
-    return bool(done >= 0 or ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+    descriptor = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)
+    return bool(descriptor >= 0 or ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 def _libc() -> Any:

@@ -40,16 +40,16 @@ class Pinning(NamedTuple):
 def pinning(root: str) -> list[Pinning]:
     """The managers of the kubelet below this root that pin containers; empty where none does."""
     configured = _tree(root, f"{_FOLDER}/config.yaml")
-    found = []
+    managers = []
     for manager, key, state in _MANAGERS:
-        kept, wanted = _tree(root, state).get("policyName"), configured.get(key)
-        for file, policy in ((state, kept), (f"{_FOLDER}/config.yaml", wanted)):
+        active_policy, configured_policy = _tree(root, state).get("policyName"), configured.get(key)
+        for file, policy in ((state, active_policy), (f"{_FOLDER}/config.yaml", configured_policy)):
             if isinstance(policy, str) and policy not in _OFF:
                 off = "none" if manager == "CPU" else "None"
                 step = f"set {key} to {off}, remove {state}, and start the kubelet again"
-                found.append(Pinning(manager, policy[:64], file, step))
+                managers.append(Pinning(manager, policy[:64], file, step))
                 break
-    return found
+    return managers
 
 
 def _tree(root: str, path: str) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def read(cls: type[T], sources: Sequence[Source]) -> T:
             layers.append(layer_of(source))
         except ConfigError as error:
             layers.append(error)
-    made: T = _merge(cls, layers, None)
-    return made
+    instance: T = _merge(cls, layers, None)
+    return instance
 
 
 def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
@@ -68,17 +68,17 @@ def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
     Raises ConfigError for the first problem, with all others in `others`.
     """
     places: dict[Path, str] = {}
-    made: T = _merge(cls, layers, places)
-    return Merged(made, {show(path): place for path, place in places.items()})
+    instance: T = _merge(cls, layers, places)
+    return Merged(instance, {show(path): place for path, place in places.items()})
 
 
 def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, str] | None) -> Any:
     """An instance of all layers. `places` gets the place of every value, if that is wanted."""
     errors: list[ConfigError] = []
-    whole = typed.Partial(cls, {})
+    merged = typed.Partial(cls, {})
     read_layers: list[Layer] = []
-    for given in layers:
-        layer = given if isinstance(given, ConfigError) else _unwrapped(cls, given)
+    for source_layer in layers:
+        layer = source_layer if isinstance(source_layer, ConfigError) else _unwrapped(cls, source_layer)
         if isinstance(layer, ConfigError):
             errors.append(layer)
             continue
@@ -87,17 +87,17 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
         errors += _located(layer.place, problems)
         read_layers.append(layer)
         if not problems:
-            whole.update(partial)
+            merged.update(partial)
             if places is not None:
                 _remember(places, partial, layer)
-    made = None
+    instance = None
     if not errors:
         missing: list[Problem] = []
-        made = typed.build(whole, (), missing)
+        instance = typed.build(merged, (), missing)
         errors = [_error(_place(problem.path, read_layers), problem) for problem in missing]
     if errors:
         raise together(errors)
-    return made
+    return instance
 
 
 def _place(path: Path, layers: Sequence[Layer]) -> str:
@@ -129,8 +129,8 @@ def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
 def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:
     """Note the places of a layer's values, over those of the values that they replace."""
     for path in _leaves(partial):
-        for known in [known for known in places if known[: len(path)] == path]:
-            del places[known]
+        for earlier in [earlier for earlier in places if earlier[: len(path)] == path]:
+            del places[earlier]
         places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
 
 

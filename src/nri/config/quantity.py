@@ -28,10 +28,10 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P"
 def parse(value: object) -> Fraction:
     """Return the exact value of a quantity. ValueError says what is wrong with it."""
     text = str(value).strip()
-    found = None if isinstance(value, bool) else _remembered(text) if len(text) <= _REMEMBERED else _read(text)
-    if found is None:
+    quantity = None if isinstance(value, bool) else _remembered(text) if len(text) <= _REMEMBERED else _read(text)
+    if quantity is None:
         raise ValueError(f'"{cut(text, _SHOWN)}" is not a quantity; write such as 500m, 2, 1.5Gi')
-    return found
+    return quantity
 
 
 def _read(text: str) -> Fraction | None:

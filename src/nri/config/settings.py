@@ -93,14 +93,14 @@ class SettingsLoader(Generic[T]):
         notes: list[str] = []
         for name in names:
             try:
-                found = self.read_layer(name)
+                file = self.read_layer(name)
             except ConfigError as error:
                 layers.append(error)
                 continue
-            layers.append(found.layer)
-            notes += found.notes
-        given = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
-        layers += [given_layer(values) for values in (given, flags or {}) if values]
+            layers.append(file.layer)
+            notes += file.notes
+        variable_values = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
+        layers += [given_layer(values) for values in (variable_values, flags or {}) if values]
         merged = merge(self.cls, layers)
         return Loaded(merged.value, merged.origins, names, tuple(notes))
 
@@ -129,10 +129,10 @@ def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple
     return key, value if key in texts and isinstance(parsed, (int, float)) else parsed
 
 
-def given_layer(given: Mapping[str, Given]) -> Layer:
+def given_layer(values: Mapping[str, Given]) -> Layer:
     """Values by dotted key as a layer; the place of each is the flag or the variable that gave it."""
     tree: dict[str, Any] = {}
-    for key, (name, value) in given.items():
+    for key, (name, value) in values.items():
         *above, last = key.split(".")
         table = tree
         for part in above:
@@ -145,11 +145,11 @@ def given_layer(given: Mapping[str, Given]) -> Layer:
 
     def place(path: Sequence[str | int]) -> str:
         for end in range(len(path), 0, -1):
-            wanted = ".".join(map(str, path[:end]))
-            if wanted in given:
-                return given[wanted][0]
-        whole = ".".join(map(str, path))
-        below = [name for key, (name, _) in given.items() if key.startswith(f"{whole}.")]
-        return ", ".join(dict.fromkeys(below or [name for name, _ in given.values()]))
+            prefix = ".".join(map(str, path[:end]))
+            if prefix in values:
+                return values[prefix][0]
+        full_key = ".".join(map(str, path))
+        below = [name for key, (name, _) in values.items() if key.startswith(f"{full_key}.")]
+        return ", ".join(dict.fromkeys(below or [name for name, _ in values.values()]))
 
     return Layer(tree, place)

@@ -351,10 +351,10 @@ def restart(root: str, change: Change) -> None:
     code = _run(root, *words)
     if code:
         restore(root, change)
-        again = f"it was started with that; journalctl -u {unit} shows why"
+        outcome = f"it was started with that; journalctl -u {unit} shows why"
         if _run(root, *words):
-            again = f"it does not start with that either: see journalctl -u {unit}"
-        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {again}")
+            outcome = f"it does not start with that either: see journalctl -u {unit}"
+        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {outcome}")
 
 
 def _text(root: str, path: str) -> str | None:

@@ -136,17 +136,17 @@ def take(draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Sett
             draft.put(setting.field, value, setting.key, file.where(*path))
 
 
-def ignored_keys(file: ConfigFile, table: KeyPath, known: Collection[str], remarks: list[Remark]) -> None:
+def ignored_keys(file: ConfigFile, table: KeyPath, known_keys: Collection[str], remarks: list[Remark]) -> None:
     """Remark on the keys of a table that the runtime does not have."""
-    found = file.at(*table)
-    for key in found if isinstance(found, dict) else ():
-        if key not in known:
-            remark_unknown(file, (*table, key), known, remarks)
+    keys = file.at(*table)
+    for key in keys if isinstance(keys, dict) else ():
+        if key not in known_keys:
+            remark_unknown(file, (*table, key), known_keys, remarks)
 
 
-def remark_unknown(file: ConfigFile, path: KeyPath, known: Collection[str], remarks: list[Remark]) -> None:
+def remark_unknown(file: ConfigFile, path: KeyPath, known_keys: Collection[str], remarks: list[Remark]) -> None:
     """Remark on a key that the runtime does not have, with the nearest that it has."""
-    details = {"key": path[-1], "suggestion": suggest(path[-1], known)}
+    details = {"key": path[-1], "suggestion": suggest(path[-1], known_keys)}
     remarks.append(Remark(Kind.UNKNOWN_KEY, file.where(*path), details))
 
 
@@ -185,14 +185,14 @@ def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
 
 def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
     """Return true or false as it is at `keys`; None when absent or wrong."""
-    found: bool | None = typed(file, keys, bool, remarks)
-    return found
+    is_on: bool | None = typed(file, keys, bool, remarks)
+    return is_on
 
 
 def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
     """Return the opposite of what is at `keys`, for keys that switch something off; None when absent or wrong."""
-    found = switch(file, keys, remarks)
-    return None if found is None else not found
+    is_set = switch(file, keys, remarks)
+    return None if is_set is None else not is_set
 
 
 def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, ...]:
@@ -201,9 +201,9 @@ def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, 
 
 
 def _walk(tree: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
-    found: list[tuple[KeyPath, Any]] = []
+    entries: list[tuple[KeyPath, Any]] = []
     if isinstance(tree, dict):
         for key, value in tree.items():
-            found.append(((*path, key), value))
-            found += _walk(value, (*path, key))
-    return found
+            entries.append(((*path, key), value))
+            entries += _walk(value, (*path, key))
+    return entries

@@ -34,8 +34,8 @@ def _text(default: str) -> Callable[[ConfigFile, KeyPath, list[Remark]], str | N
     """A reader of texts for which an empty one is this default."""
 
     def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
-        found: str | None = config_file.typed(file, keys, str, remarks)
-        return default if found == "" else found
+        value: str | None = config_file.typed(file, keys, str, remarks)
+        return default if value == "" else value
 
     return read
 
@@ -47,11 +47,11 @@ def _duration(default_s: float) -> Callable[[ConfigFile, KeyPath, list[Remark]],
         value = file.at(*keys)
         if type(value) is int:
             return value / 1e9 or default_s
-        found: str | None = config_file.typed(file, keys, str, remarks)
-        if found is None:
+        text: str | None = config_file.typed(file, keys, str, remarks)
+        if text is None:
             return None
         try:
-            return parse_duration(found) or default_s
+            return parse_duration(text) or default_s
         except ValueError as error:
             remarks.append(config_file.no_duration(file, keys, error))
             return None

@@ -62,22 +62,22 @@ def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None
     if source is None:
         return None
     try:
-        content, plain, found = parse(source)
+        content, plain, mistakes = parse(source)
     except ConfigError as error:
         remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
-    remarks += found
+    remarks += mistakes
     return ConfigFile(path, plain, content if isinstance(content, dict) else {})
 
 
 def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
     """The values, the mended text, and a remark on each mistake. ConfigError for what cannot be mended."""
     remarks = [
-        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, found.start()) + 1}")
-        for found in _PARTS.finditer(source.text)
-        if not found[1]
+        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, match.start()) + 1}")
+        for match in _PARTS.finditer(source.text)
+        if not match[1]
     ]
-    text = _PARTS.sub(lambda found: found[1] or "", source.text)
+    text = _PARTS.sub(lambda match: match[1] or "", source.text)
     for _ in range(_MOST_MISTAKES):
         try:
             parse_json(text)

@@ -42,8 +42,8 @@ def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: s
         ConfigError: it is no TOML, or it has the table in a form that cannot be changed without writing it anew.
     """
     before = _tree(text, path)
-    wanted = copy.deepcopy(before)
-    place = wanted
+    target = copy.deepcopy(before)
+    place = target
     for key in table:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
@@ -51,15 +51,15 @@ def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: s
     if values.items() <= place.items() and all(type(place[key]) is type(value) for key, value in values.items()):
         return text
     place.update(values)
-    made = _changed(text, table, values)
+    changed = _changed(text, table, values)
     try:
-        good = _tree(made, path) == wanted
+        good = _tree(changed, path) == target
     except ConfigError:
         good = False
     if not good:
         step = "change it by hand: " + " / ".join(lines_of(table, values))
         raise ConfigError(path, toml_table(table), "is there in a form that cannot be changed safely", step)
-    return made
+    return changed
 
 
 def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  ") -> list[str]:
@@ -85,15 +85,15 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
     if not lines[header].endswith("\n"):
         lines[header] += end
     indent = next(
-        (found[1] for line in lines[header + 1 : after] if (found := re.match(r"([ \t]*)[\w\"']", line))), "  "
+        (match[1] for line in lines[header + 1 : after] if (match := re.match(r"([ \t]*)[\w\"']", line))), "  "
     )
     new = []
     for key, value in values.items():
         pattern = re.compile(rf"(\s*[\"']?{re.escape(key)}[\"']?\s*=\s*){_VALUE}(\s*(?:#.*)?)", re.DOTALL)
         for number in range(header + 1, after):
-            found = pattern.fullmatch(lines[number])
-            if found is not None:
-                lines[number] = f"{found[1]}{json.dumps(value)}{found[3]}"
+            match = pattern.fullmatch(lines[number])
+            if match is not None:
+                lines[number] = f"{match[1]}{json.dumps(value)}{match[3]}"
                 break
         else:
             new.append(f"{indent}{key} = {json.dumps(value)}{end}")
@@ -102,11 +102,11 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
 
 def _header(line: str) -> KeyPath | None:
     """The path of the table that a line begins; None if it begins none."""
-    found = _HEADER.fullmatch(line.rstrip("\r\n"))
-    if found is None:
+    match = _HEADER.fullmatch(line.rstrip("\r\n"))
+    if match is None:
         return ("", "") if re.match(r"\s*\[\[", line) else None
     try:
-        tree: Any = parse_text(Source("", f"[{found[1]}]", "toml"))
+        tree: Any = parse_text(Source("", f"[{match[1]}]", "toml"))
     except ConfigError:
         return None
     path = []

@@ -420,11 +420,11 @@ class _Config:
     def _validator(self, table: Any, name: str, origin: dict[str, str]) -> dict[str, Any]:
         """Read the keys of the default validator, and note their places."""
         validator = value_at(table, ("default_validator",), self.rules)
-        found = {key: value_at(validator, (key,), self.rules) for key in sorted(VALIDATOR_KEYS)}
-        found = {key: value for key, value in found.items() if value is not None}
-        for key in found:
+        values = {key: value_at(validator, (key,), self.rules) for key in sorted(VALIDATOR_KEYS)}
+        values = {key: value for key, value in values.items() if value is not None}
+        for key in values:
             origin[f"default_validator.{key}"] = self._where_key(name, ("default_validator", key))
-        return found
+        return values
 
     def _cri_obstacle(self) -> Remark | None:
         proxies = {
@@ -562,9 +562,9 @@ def _top_spelling(tree: Mapping[str, Any], name: str, rules: Rules) -> str | Non
 def _merge_tables(tables: dict[str, Any], later: Mapping[str, Any]) -> None:
     """Merge key by key: a later value wins, also when it is empty."""
     for key, value in later.items():
-        known = tables.get(key)
-        if isinstance(known, dict) and isinstance(value, dict):
-            _merge_tables(known, value)
+        earlier = tables.get(key)
+        if isinstance(earlier, dict) and isinstance(value, dict):
+            _merge_tables(earlier, value)
         else:
             tables[key] = value
 

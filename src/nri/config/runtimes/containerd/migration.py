@@ -75,8 +75,8 @@ def _move_runtime_keys(old: dict[str, Any], runtime: dict[str, Any]) -> dict[str
     if not isinstance(containers, dict):
         return containers if containers is None else _table(containers)
     new = runtime.get("containerd")
-    kept = {key: value for key, value in containers.items() if key not in _SNAPSHOT_KEYS}
-    runtime["containerd"] = {**kept, **(new if isinstance(new, dict) else {})}
+    moved = {key: value for key, value in containers.items() if key not in _SNAPSHOT_KEYS}
+    runtime["containerd"] = {**moved, **(new if isinstance(new, dict) else {})}
     for handler in _table(runtime["containerd"].get("runtimes", {})).values():
         table = _table(handler)
         if "sandbox_mode" in table and "sandboxer" not in table:

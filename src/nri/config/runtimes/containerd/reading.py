@@ -148,8 +148,8 @@ def _find_ignored(file: ConfigFile, judgement: Judgement, remarks: list[Remark])
 def _find_unknown_keys(file: ConfigFile, judgement: Judgement, table: KeyPath, remarks: list[Remark]) -> None:
     """Remark on keys of NRI's table that the release does not have."""
     rules = judgement.rules
-    known = NRI_KEYS | ({"default_validator"} if rules.has_validator else set())
-    _find_unknown(file, table, known, judgement, remarks)
+    known_keys = NRI_KEYS | ({"default_validator"} if rules.has_validator else set())
+    _find_unknown(file, table, known_keys, judgement, remarks)
     if rules.has_validator:
         key = spelling(file.at(*table), "default_validator", rules)
         if key:
@@ -157,16 +157,16 @@ def _find_unknown_keys(file: ConfigFile, judgement: Judgement, table: KeyPath, r
 
 
 def _find_unknown(
-    file: ConfigFile, table: KeyPath, known: frozenset[str] | set[str], judgement: Judgement, remarks: list[Remark]
+    file: ConfigFile, table: KeyPath, known_keys: frozenset[str] | set[str], judgement: Judgement, remarks: list[Remark]
 ) -> None:
     keys = file.at(*table)
     for key in keys if isinstance(keys, dict) else ():
-        if spelling(keys, key.lower(), judgement.rules) == key and key.lower() in known:
+        if spelling(keys, key.lower(), judgement.rules) == key and key.lower() in known_keys:
             continue
         if key == "default_validator":
             remarks.append(Remark(Kind.NO_VALIDATOR, file.where(*table, key), {"releases": judgement.rules.name}))
-        elif key.lower() not in known:
-            config_file.remark_unknown(file, (*table, key), known, remarks)
+        elif key.lower() not in known_keys:
+            config_file.remark_unknown(file, (*table, key), known_keys, remarks)
         else:
             remarks.append(Remark(Kind.OTHER_CASE, file.where(*table, key), {"key": key, "right": key.lower()}))
 

@@ -198,15 +198,15 @@ def _tables_one_by_one(source: Source) -> dict[str, Any] | None:
 
 def _merge(tree: dict[str, Any], table: dict[str, Any]) -> None:
     for key, value in table.items():
-        known = tree.get(key)
+        earlier = tree.get(key)
         if key not in tree:
             tree[key] = value
-        elif isinstance(known, dict) and isinstance(value, dict):
-            _merge(known, value)
-        elif isinstance(known, list) and known and isinstance(known[-1], dict) and isinstance(value, dict):
-            _merge(known[-1], value)
-        elif _are_tables(known) and _are_tables(value):
-            known += value
+        elif isinstance(earlier, dict) and isinstance(value, dict):
+            _merge(earlier, value)
+        elif isinstance(earlier, list) and earlier and isinstance(earlier[-1], dict) and isinstance(value, dict):
+            _merge(earlier[-1], value)
+        elif _are_tables(earlier) and _are_tables(value):
+            earlier += value
         else:
             raise _Conflict
 
