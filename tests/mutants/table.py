@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant("config/syntax.py", "if len(path) > DEEPEST:", "if False:", "unit/config/test_syntax.py"),
     Mutant("config/syntax.py", "if parts > DEEPEST:", "if False:", "unit/config/test_syntax.py"),
     Mutant("config/yaml_text.py", "        _refuse_deep(source)", "        pass", "unit/config/test_yaml_text.py"),
-    Mutant("config/yaml_text.py", "1 + max(each for _, each in weights)", "1", "unit/config/test_yaml_text.py"),
+    Mutant("config/yaml_text.py", "1 + max(weight for _, weight in weights)", "1", "unit/config/test_yaml_text.py"),
     Mutant("files.py", "(ValueError, OSError, RecursionError)", "(ValueError, OSError)",
            "unit/engine/state/test_store.py"),
     # Recordings and captures of others

@@ -1,7 +1,4 @@
-"""Complaints about a value, in the words of the person who wrote it, with a suggestion of what to write instead.
-
-Next module: `nri.config.typed`, which finds the problems.
-"""
+"""Problems of a value, described as its author wrote it, with a suggestion of what to write instead."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: Problems of one text that are reported; no person reads more, and each costs a search for what was meant.
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 
 class Problem(typing.NamedTuple):

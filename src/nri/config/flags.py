@@ -1,8 +1,7 @@
-"""Flags of a command line as configuration: each a layer with one key, its text read as what the key holds.
+"""Flags of a command line as configuration: each is a layer with one key, its text read as the type of the key.
 
-Rules: the annotation decides. A text stays text where text is wanted; a list's items are between commas, or the flag
-is given several times; all else is read as YAML has it, so that `10`, `true` and `5s` are what they look like. Next:
-`nri.config.layers` merges them over files.
+Where the type is text, the text stays as it is. The items of a list stand between commas, or the flag is repeated. All
+other texts are read as YAML, so that `10`, `true` and `5s` are what they look like.
 """
 
 from __future__ import annotations

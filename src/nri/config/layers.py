@@ -1,9 +1,7 @@
-"""Sources of configuration merged into one instance of an annotated class, and the place that each value came from.
+"""Sources of configuration merged into one instance of an annotated class, with the place that each value came from.
 
-`read` is for those who need the instance alone; `merge` also says who set what, and takes layers, which files of
-several formats, the environment and flags become. Later layers override earlier ones, key by key. Every problem of
-every layer is reported at once. A class with a `resource_kind` also takes a Kubernetes resource of that kind, whose
-`spec` it is. Next: `nri.config.typed`, which checks the values.
+Later layers override earlier ones, key by key. Every problem of every layer is reported at once. A class with a
+`resource_kind` also takes a Kubernetes resource of that kind, whose `spec` it is.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, together
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -171,9 +169,9 @@ def refused(cls: type, source: Source, error: WrongValue) -> ConfigError:
 
 
 def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:
-    errors = [_error(place(problem.path), problem) for problem in problems[:MOST_PROBLEMS]]
-    if len(problems) > MOST_PROBLEMS:
-        errors.append(ConfigError(place(()), "", f"{len(problems) - MOST_PROBLEMS} more problems like these"))
+    errors = [_error(place(problem.path), problem) for problem in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        errors.append(ConfigError(place(()), "", f"{len(problems) - MAX_PROBLEMS} more problems like these"))
     return errors
 
 

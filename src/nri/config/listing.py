@@ -1,8 +1,7 @@
-"""All settings as rows for people and programs: key, value, where it came from; and the meaning of each key.
+"""All settings as rows for people and programs: key, value, origin; and the meaning of each key.
 
-Rules: pure. Settings are a frozen dataclass, its tables are dataclasses again, and what a key means is in their
-docstrings below ``Attributes:``, so that command, documentation and code cannot differ. Next: `nri.config.layers`,
-which tells where a value came from.
+The meanings are in the docstrings of the configuration's dataclasses, below ``Attributes:``, so that command,
+documentation and code cannot differ.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /.
-
-Next: `nri.config.runtimes.config_file`, which reads files there.
-"""
+"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /."""
 
 from __future__ import annotations
 
 import os
 
 #: The kernel's own bound for a chain of symbolic links.
-MOST_LINKS = 40
+MAX_LINKS = 40
 
 
 def inside(root: str, path: str) -> str:
@@ -29,7 +26,7 @@ def inside(root: str, path: str) -> str:
             resolved = candidate
             continue
         hops += 1
-        if hops > MOST_LINKS:
+        if hops > MAX_LINKS:
             return root + candidate
         if target.startswith("/"):
             resolved = ""

@@ -1,11 +1,11 @@
-"""Settings of a program that runs for long: out of files, environment and flags, each with the place it came from.
+"""Settings of a long-running program: from files, environment and flags, each with the place it came from.
 
     AGENT = SettingsLoader(AgentSettings, "/etc/nri/agent.toml", "NRI_AGENT_CONFIG", {"NRI_AGENT_ROOT": "root"})
     loaded = AGENT.load(flags={"modes": ("--mode", ["nri"])})
     loaded.settings.modes, loaded.origins["modes"]
 
-Later sources override earlier ones, key by key: defaults, the files in the order in which they are named, environment,
-flags. Unknown keys are errors, and the errors of all sources are reported together. Next: `nri.config.layers`.
+Later sources override earlier ones, key by key: defaults, files in the given order, environment, flags.
+Unknown keys are errors, and the errors of all sources are reported together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nri.config.source import Source, read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
-__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "given_layer", "parse_setting"]
+__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "parse_setting", "value_layer"]
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class SettingsLoader(Generic[T]):
         Without paths the file is the one that `path_variable` names, else `default_path` if it is there.
         """
         variables = os.environ if environment is None else environment
-        names = tuple(os.fspath(path) for path in paths) or self._usual_files(variables)
+        names = tuple(os.fspath(path) for path in paths) or self._default_files(variables)
         layers: list[Layer | ConfigError] = []
         notes: list[str] = []
         for name in names:
@@ -100,7 +100,7 @@ class SettingsLoader(Generic[T]):
             layers.append(file.layer)
             notes += file.notes
         variable_values = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
-        layers += [given_layer(values) for values in (variable_values, flags or {}) if values]
+        layers += [value_layer(values) for values in (variable_values, flags or {}) if values]
         merged = merge(self.cls, layers)
         return Loaded(merged.value, merged.origins, names, tuple(notes))
 
@@ -108,7 +108,7 @@ class SettingsLoader(Generic[T]):
         """Every key that a file may have."""
         return keys(self.cls)
 
-    def _usual_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+    def _default_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         named = variables.get(self.path_variable)
         return (named,) if named else (self.default_path,) if os.path.exists(self.default_path) else ()
 
@@ -129,7 +129,7 @@ def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple
     return key, value if key in texts and isinstance(parsed, (int, float)) else parsed
 
 
-def given_layer(values: Mapping[str, Given]) -> Layer:
+def value_layer(values: Mapping[str, Given]) -> Layer:
     """Values by dotted key as a layer; the place of each is the flag or the variable that gave it."""
     tree: dict[str, Any] = {}
     for key, (name, value) in values.items():

@@ -1,7 +1,6 @@
-"""Text to a tree of plain values (JSON, YAML or TOML), and back from a key in that tree to its line in the text.
+"""JSON, YAML and TOML parsed to a tree of plain values, and the line of a key in the text.
 
-Rules: a key given twice is an error in every format, and so is what a parser cannot digest. Lines are looked up only
-when there is an error to report. `nri.config.yaml_text` has YAML; `nri.config.typed` asks what the values must be.
+A key that is given twice is an error in every format.
 """
 
 from __future__ import annotations

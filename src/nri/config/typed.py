@@ -25,7 +25,7 @@ import types
 import typing
 from typing import Any
 
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, suggest, written
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, suggest, written
 from nri.config.duration import DURATION, parse_duration
 from nri.config.place import Path, uncapital
 
@@ -48,7 +48,7 @@ _FROM_TEXT: dict[Any, Any] = {
     pathlib.Path: pathlib.Path,
 }
 #: More choices than this are not listed where the one that was meant is known.
-_MOST_NAMED = 8
+_MAX_NAMED_CHOICES = 8
 
 
 class Between(typing.NamedTuple):
@@ -114,7 +114,7 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
         if key in annotations:
             partial.values[key] = _field(annotations[key], value, (*path, key), problems)
         else:
-            hint = suggest(str(key), annotations) if len(problems) < MOST_PROBLEMS else ""
+            hint = suggest(str(key), annotations) if len(problems) < MAX_PROBLEMS else ""
             problems.append(Problem((*path, str(key)), "unknown key", hint))
     partial.accepted = len(problems) == before
     return partial
@@ -362,7 +362,7 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
     hint = f'did you mean "{next(name for name in choices if name.lower() == matches[0])}"?' if matches else ""
     expected = (
         f"{len(choices)} words"
-        if hint and len(choices) > _MOST_NAMED
+        if hint and len(choices) > _MAX_NAMED_CHOICES
         else ", ".join(choice or '""' for choice in choices)
     )
     problems.append(Problem(path, f"expected one of {expected}, not {shorten(value)}", hint))

@@ -1,7 +1,6 @@
-"""Files that change: the fingerprint that tells one content of a file from the next, and a watch over several files.
+"""Files that change: a fingerprint that differs when a file's content does, and a watch over several files.
 
-Rules: one `stat` a file, nothing is read, no thread, no dependency. A fingerprint says whether a file may have another
-content, not which file or socket is at a path: it follows symbolic links, and a changed mode or owner is no change.
+A fingerprint is made of one `stat`, which follows symbolic links. A changed mode or owner is not a change.
 """
 
 from __future__ import annotations

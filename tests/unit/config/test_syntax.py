@@ -14,11 +14,11 @@ from nri.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "kind"),
+    ("text", "declared_format", "kind"),
     [("{}", "auto", "json"), (" {}", "auto", "json"), ("a: 1", "auto", "yaml"), ("{}", "yaml", "yaml")],
 )
-def test_the_format_is_told_by_the_first_sign_unless_given(text: str, given: Any, kind: str) -> None:
-    assert format_of(Source("s", text, given)) == kind
+def test_the_format_is_told_by_the_first_sign_unless_given(text: str, declared_format: Any, kind: str) -> None:
+    assert format_of(Source("s", text, declared_format)) == kind
 
 
 @pytest.mark.parametrize(("text", "kind"), [('{"a": [1]}', "json"), ("a: [1]", "yaml"), ("a = [1]", "toml")])

@@ -1,8 +1,4 @@
-"""A runtime's configuration file as a tree whose every key knows its file and line, and its keys read one by one.
-
-Rules: a file that cannot be read is a remark and no file, a value of another type a remark and no value. The modules of
-the runtimes say which keys there are; `ignored_keys` and `misplaced_keys` here find those that come near one.
-"""
+"""A runtime's configuration file as a tree whose keys know their file and line, and its keys read one by one."""
 
 from __future__ import annotations
 

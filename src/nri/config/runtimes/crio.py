@@ -1,9 +1,8 @@
 """The NRI settings of CRI-O: crio.conf in /etc/crio, then every file below crio.conf.d; a later file wins key by key.
 
-As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, those in folders below it and those whose
-names begin with a dot included; keys in any case; durations as text or as whole nanoseconds. A key that is there counts
-even when it is empty or zero: it puts back the default over what an earlier file has said. Next:
-`nri.config.runtimes.config_file`, which reads its keys.
+As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, with folders below it and names that begin
+with a dot; keys in any case; durations as text or as whole nanoseconds. An empty or zero value puts back the default,
+whatever an earlier file has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
-Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly: each mistake
-is mended and becomes a remark with its line. Only text is changed, never a line number; a text with any other mistake
-is the parser's own ConfigError. Both spellings of the keys are known. Next: `nri.config.runtimes.reading`.
+Published samples have comments, missing commas and an equals sign. Such mistakes are repaired, so that the settings can
+be read, and remarked on with their lines.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PATH = "/etc/isulad/daemon.json"
 
 #: A text in quotes, which may hold anything, or a comment up to the end of its line.
 _PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
-_MOST_MISTAKES = 100
+_MAX_MISTAKES = 100
 #: Mistakes with which iSulad reads nothing of the file.
 NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
@@ -78,11 +77,11 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
         if not match[1]
     ]
     text = _PARTS.sub(lambda match: match[1] or "", source.text)
-    for _ in range(_MOST_MISTAKES):
+    for _ in range(_MAX_MISTAKES):
         try:
             parse_json(text)
         except json.JSONDecodeError as error:
-            mended = _mend(text, error)
+            mended = _repair(text, error)
             if mended is None:
                 break
             line, column = text.count("\n", 0, mended.at) + 1, mended.at - text.rfind("\n", 0, mended.at)
@@ -105,7 +104,7 @@ class _Repair(NamedTuple):
     at: int
 
 
-def _mend(text: str, error: json.JSONDecodeError) -> _Repair | None:
+def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
     """The text without its first mistake; None if that cannot be mended."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':

@@ -1,8 +1,4 @@
-"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on what is wrong in the files.
-
-A remark has no words: `Kind` says what it is about, `details` hold the parties. Next:
-`nri.config.runtimes.config_file`, which makes most of them.
-"""
+"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on mistakes in the files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Texts for the remarks that reading a runtime's configuration gives: level, sentence and next step.
+"""Texts for the remarks on a runtime's configuration: sentence, next step and level.
 
-A table by the kind of remark, with rows of their own where a runtime differs. Names in braces are the remark's
-details. The doctor and the engine print them. Next: `nri.config.runtimes.reading`, which says what the kinds are about.
+Names in braces are the remark's details. The doctor, config-manager and the engine print them.
 """
 
 from __future__ import annotations

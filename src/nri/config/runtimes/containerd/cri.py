@@ -21,12 +21,12 @@ _SNAPSHOTTERS = {"overlayfs", "native", "btrfs", "zfs", "aufs", "erofs"}
 
 
 class Obstacle(NamedTuple):
-    """What keeps the CRI plugin from loading: plugin, key in its table, a reason, and what to do."""
+    """What keeps the CRI plugin from loading: a plugin, a key in its table, and the reason; or a disabled plugin."""
 
     plugin: str
     path: KeyPath
     reason: str
-    fix: str = "change that"
+    disabled: str = ""
 
 
 class CriSettings(NamedTuple):
@@ -51,8 +51,7 @@ def find_obstacle(settings: CriSettings, rules: Rules, tree: FileTree) -> Obstac
         name = short_name(plugin) if settings.by_short_name else plugin
         if name in settings.disabled:
             what = "the CRI plugin is" if plugin == CRI else f"{name}, which the CRI plugin needs, is"
-            fix = f'take "{name}" out of disabled_plugins'
-            return Obstacle("", ("disabled_plugins",), f"{what} in disabled_plugins", fix)
+            return Obstacle("", ("disabled_plugins",), f"{what} in disabled_plugins", name)
     policy = value_at(settings.plugins, (_name(settings, f"{PREFIX}metadata.v1.bolt"), "content_sharing_policy"), rules)
     if policy not in (None, "shared", "isolated"):
         reason = f'the content_sharing_policy "{policy}" is unknown, and the CRI plugin needs the plugin'

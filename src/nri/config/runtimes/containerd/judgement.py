@@ -439,8 +439,11 @@ class _Config:
         if obstacle.plugin:
             where = self._where_key(obstacle.plugin, obstacle.path)
         else:
-            where = self._last_where("disabled_plugins")
-        return Remark(Kind.NEVER_RUNS, where, {"reason": obstacle.reason, "fix": obstacle.fix})
+            where = self._where_listed("disabled_plugins", obstacle.disabled)
+        fix = (
+            f'take "{self._listed(obstacle.disabled)}" out of disabled_plugins' if obstacle.disabled else "change that"
+        )
+        return Remark(Kind.NEVER_RUNS, where, {"reason": obstacle.reason, "fix": fix})
 
     def _check_required(self, obstacle: Remark | None) -> None:
         """Check that all required plugins exist, are not disabled and load."""
@@ -498,6 +501,11 @@ class _Config:
             if name in names or name in map(migration.full_name, names):
                 return self._where(file, key)
         return self._last_where(key)
+
+    def _listed(self, name: str) -> str:
+        """Return a disabled plugin's name as a file spells it."""
+        names = [entry for file in self.files for entry in self._get(file, "disabled_plugins", [])]
+        return next((entry for entry in names if name in (entry, migration.full_name(entry))), name)
 
     def _where_table(self, name: str) -> str:
         return self._where_key(name, ())
