@@ -19,7 +19,7 @@ MAX_PROBLEMS = 100
 
 
 class Problem(typing.NamedTuple):
-    """Something wrong at `path`; `suggestion` says what to do about it, or is empty."""
+    """A mistake at `path`; `suggestion` is what to do about it, or empty."""
 
     path: Path
     reason: str

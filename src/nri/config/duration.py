@@ -33,7 +33,7 @@ def check_timeouts(table: object, *names: str) -> None:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as ``1m30s``. ValueError says what is wrong with it.
+    """Seconds of a Go duration such as ``1m30s``. Raises ValueError with the reason and a fix.
 
     Source: the grammar of Go's ``time.ParseDuration``: optional sign, then numbers with units, or a bare ``0``.
     """

@@ -61,7 +61,9 @@ def _value(annotation: Any, flag: str, arguments: list[str]) -> Any:
     if kinds & {list, tuple, set, frozenset}:
         items = typing.get_args(annotation)
         inner = next((kind for kind in items if kind is not Ellipsis), str)
-        return [_scalar(inner, flag, text.strip()) for words in arguments for text in words.split(",") if text.strip()]
+        return [
+            _scalar(inner, flag, text.strip()) for argument in arguments for text in argument.split(",") if text.strip()
+        ]
     return _scalar(annotation, flag, arguments[-1])
 
 

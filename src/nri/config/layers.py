@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class Layer(NamedTuple):
-    """The keys that one source gives, and a function that says where the key at a path is."""
+    """The keys of one source, and a function that returns the place of the key at a path."""
 
     tree: Any
     place: Callable[[Path], str]
 
 
 class Merged(NamedTuple, Generic[T]):
-    """The instance, and for every value that is no default where it came from, by its key as `show` writes it."""
+    """The instance, and the place of every value that is not a default, by its key as `show` writes it."""
 
     value: T
     origins: Mapping[str, str]
@@ -115,7 +115,7 @@ def _depth(tree: Any, path: Path) -> int:
 
 
 def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
-    """The layer below `spec`, if the tree is a Kubernetes resource and `cls` says of which kind it may be."""
+    """Return the layer below `spec`, if the tree is a Kubernetes resource and `cls` has a `resource_kind`."""
     kind, tree = getattr(cls, "resource_kind", ""), layer.tree
     if not kind or not isinstance(tree, dict) or "kind" not in tree:
         return layer

@@ -24,7 +24,7 @@ __all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
 
 #: The origin of what no source gave.
 DEFAULT = "default"
-#: The kinds of values, in words; all others are text.
+#: The kinds of values as people read them; all others are text.
 _WORDS = {
     bool: "true or false", int: "number", float: "number", Path: "path", bytes: "base64 text",
     dt.datetime: "date and time", dt.date: "date", dt.time: "time of day", Any: "anything", object: "anything",
@@ -97,7 +97,7 @@ def _is_duration(annotation: Any) -> bool:
 
 
 def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[Key]:
-    """The keys of a class; the defaults are those of the instance `instance`, if there is one."""
+    """The keys of a class; the defaults are those of `instance`, if it is given."""
     meanings = _meanings(cls)
     for name, annotation in fields_of(cls).items():
         default = default_of(cls, name) if instance is None else getattr(instance, name)

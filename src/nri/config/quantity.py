@@ -23,7 +23,7 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P"
 
 
 def parse(value: object) -> Fraction:
-    """Return the exact value of a quantity. ValueError says what is wrong with it."""
+    """Return the exact value of a quantity. Raises ValueError with the reason and a fix."""
     text = str(value).strip()
     quantity = (
         None if isinstance(value, bool) else _cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _read(text)

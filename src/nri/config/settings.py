@@ -54,7 +54,7 @@ class Loaded(NamedTuple, Generic[T]):
 
 
 def file_layer(name: str) -> FileLayer:
-    """Read one file: TOML, unless its name says another format. ConfigError if it cannot be read or parsed."""
+    """Read one file: TOML, unless its name ends as another format's. Raises ConfigError if it cannot be parsed."""
     source = read_file(name)
     return FileLayer(layer_of(source if source.format != "auto" else Source(name, source.text, "toml")))
 
@@ -140,7 +140,7 @@ def value_layer(values: Mapping[str, Given]) -> Layer:
             if not isinstance(table, dict):
                 raise ConfigError(name, key, f'"{part}" is a value, not a table')
         if isinstance(table.get(last), dict):
-            raise ConfigError(name, key, f'"{last}" is a table, of which other keys are set', "set each key of it")
+            raise ConfigError(name, key, f'"{last}" is a table with other keys that are set', "set each key of it")
         table[last] = value
 
     def place(path: Sequence[str | int]) -> str:

@@ -55,7 +55,7 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     """JSON of others as plain values; every reader of JSON goes through here. `hooks` are those of `json.loads`.
 
     Half of a character (a surrogate without its other half), which no message can hold, becomes U+FFFD, as with Go.
-    Raises json.JSONDecodeError with its place for what is no JSON, `TooDeep`, and ValueError for what else is wrong.
+    Raises json.JSONDecodeError with the place of a mistake, `TooDeep`, and ValueError for other mistakes.
     """
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
     if "NaN" in text or "Infinity" in text:
@@ -211,7 +211,7 @@ def _parse_json(source: Source) -> Any:
             except ConfigError as refused:
                 if not re.match(r'\s*{\s*(["}]|$)', source.text):  # keys without quotes: it was meant to be YAML
                     raise refused from None
-            hint = "and it is no YAML either"
+            hint = "and not valid YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(at(source, error.lineno), "", reason, hint) from None
     except ValueError as error:
@@ -227,7 +227,7 @@ _PIECE = re.compile(
 
 
 def _refuse_long_keys(source: Source) -> None:
-    """Refuse a key with more than `DEEPEST` parts, each of which is a level: to read it takes the square of them."""
+    """Refuse a key with more than `DEEPEST` parts, each of them a level: reading takes the square of their number."""
     parts, after_dot = 0, False
     for piece in _PIECE.finditer(source.text):
         if piece[0] == ".":
@@ -272,7 +272,7 @@ class _TomlLines:
             self._last[key_path] = number
 
     def find(self, path: Path) -> int | None:
-        """The line of a key; of an inline table or list that holds it, the line of its own key."""
+        """Return the line of a key, or of the key of the inline table or list around it."""
         key_path = tuple(str(part) for part in path if isinstance(part, str))
         if key_path in self._first:
             return self._first[key_path]

@@ -32,14 +32,14 @@ from nri.config.place import Path, uncapital
 LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
 DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-#: The kinds of values, in words.
+#: The kinds of values as people read them.
 _WORDS: dict[Any, str] = {
     str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
     bytes: "base64 text", pathlib.Path: "text",
 }  # fmt: skip
 _WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a table of keys")
-#: Values that are written as text where the format has no form of its own for them, and how each is read.
+#: Values that are text where the format has no type for them, with their parsers.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
     dt.datetime: dt.datetime.fromisoformat,
@@ -179,7 +179,7 @@ MISSING = object()
 
 
 def default_of(cls: type, name: str) -> Any:
-    """A copy of the default, so that instances never share a list; MISSING when there is none."""
+    """A copy of the default, so that instances never share a list; MISSING without one."""
     field = getattr(cls, "__dataclass_fields__", {}).get(name)
     if field is not None:
         import dataclasses
@@ -299,7 +299,7 @@ def _annotated(
 def _fixed(
     kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
 ) -> tuple[Any, ...] | None:
-    """A list of so many values, each of its own kind."""
+    """Check a list of a fixed number of values with a kind each."""
     if len(value) != len(kinds):
         problems.append(Problem(path, f"expected a list of {len(kinds)}, not {shorten(value)}"))
         return None

@@ -16,9 +16,9 @@ __all__ = ["Watch", "fingerprint", "fingerprint_of"]
 
 
 def fingerprint(path: str | os.PathLike[str]) -> Fingerprint:
-    """Look at a file and return its fingerprint, or None when there is no file.
+    """Look at a file and return its fingerprint, or None without a file.
 
-    A file that cannot be looked at is there: its fingerprint is the error, and reading it then says why.
+    A file that cannot be examined exists: its fingerprint is the error, and reading it reports the reason.
     """
     try:
         return fingerprint_of(os.stat(path))

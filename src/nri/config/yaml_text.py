@@ -127,7 +127,7 @@ def _refuse_twice(source: Source, node: Any, path: Path, visited: set[int]) -> N
 
 
 def _refuse_tags(source: Source, node: Any, visited: set[int]) -> None:
-    """Refuse tags that the core schema has not, and values that are not what their tag says, or too long a number."""
+    """Refuse tags outside of the core schema, values that do not fit their tag, and numbers that are too long."""
     if id(node) in visited:
         return
     visited.add(id(node))

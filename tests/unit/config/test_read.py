@@ -187,7 +187,7 @@ def test_null_clears_an_optional_value() -> None:
         ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: the key is given twice (keep one of them)"),
         (
             '{"cpus":\n]',
-            "test.conf:2: not valid JSON: expecting value in column 1 (and it is no YAML either)",
+            "test.conf:2: not valid JSON: expecting value in column 1 (and not valid YAML either)",
         ),
         ("a: b: c", "test.conf:1: not valid YAML: mapping values are not allowed in this context"),
         ("a:\n\tb: 1", "test.conf:2: not valid YAML: found character that cannot start any token"),

@@ -53,7 +53,7 @@ MANAGED: dict[str, Runtime] = {row.program: row for row in RUNTIMES if row.manag
 _COPY_SUFFIX = ".before-nri"
 _MAX_FILE_BYTES = 1 << 20
 _COMMAND_TIMEOUT_S = 90.0
-#: Without it systemctl below another root says that it ignores its command, and ends as if it had done it.
+#: Without it systemctl below another root prints that it ignores its command, and ends with code 0.
 _CHROOT_ENVIRONMENT = {"SYSTEMD_IGNORE_CHROOT": "1"}
 #: Exit codes of chroot and the shell for a program that cannot be run.
 _NO_PROGRAM = {125, 126, 127}

@@ -147,7 +147,7 @@ def remark_unknown(file: ConfigFile, path: KeyPath, known_keys: Collection[str],
 
 
 def misplaced_keys(file: ConfigFile, home: KeyPath, keys: Collection[str], remarks: list[Remark]) -> None:
-    """Remark on NRI's keys outside of NRI's table, where the runtime ignores them without a word."""
+    """Remark on NRI's keys outside of NRI's table, where the runtime ignores them silently."""
     for path, _ in file.paths():
         if path[: len(home)] != home and path[-1] in keys:
             details = {"key": path[-1], "table": toml_table(home)}
@@ -174,7 +174,7 @@ def text(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
 
 
 def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
-    """Make the remark on a text that is no duration, from the words of `parse_duration`."""
+    """Make the remark on a text that is not a duration, from the error of `parse_duration`."""
     reason, _, suggestion = str(error).partition("; ")
     return Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion})
 

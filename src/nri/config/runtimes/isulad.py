@@ -32,7 +32,7 @@ NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
 
 def read(root: str = "/", path: str = PATH) -> Reading:
-    """Read iSulad's configuration below `root`. No file, or one that iSulad cannot read, means that there is none."""
+    """Read iSulad's configuration below `root`. Without a file that iSulad can read there is no iSulad."""
     return read_tree(DiskTree(root), path)
 
 
@@ -56,7 +56,7 @@ def read_tree(tree: FileTree, path: str = PATH) -> Reading:
 
 
 def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
-    """Read the file, its mistakes mended and remarked on."""
+    """Read the file, with its mistakes repaired and remarked on."""
     source = config_file.read_source(tree, path, remarks, "json")
     if source is None:
         return None
@@ -70,7 +70,7 @@ def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None
 
 
 def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
-    """The values, the mended text, and a remark on each mistake. ConfigError for what cannot be mended."""
+    """Return the values, the repaired text, and a remark on each mistake. Raises ConfigError for other mistakes."""
     remarks = [
         Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, match.start()) + 1}")
         for match in _PARTS.finditer(source.text)
@@ -81,15 +81,15 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
         try:
             parse_json(text)
         except json.JSONDecodeError as error:
-            mended = _repair(text, error)
-            if mended is None:
+            repair = _repair(text, error)
+            if repair is None:
                 break
-            line, column = text.count("\n", 0, mended.at) + 1, mended.at - text.rfind("\n", 0, mended.at)
+            line, column = text.count("\n", 0, repair.at) + 1, repair.at - text.rfind("\n", 0, repair.at)
             reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {column}"
-            remarks.append(Remark(mended.kind, f"{source.name}:{line}", {"reason": reason}))
-            text = mended.text
+            remarks.append(Remark(repair.kind, f"{source.name}:{line}", {"reason": reason}))
+            text = repair.text
         except ValueError:
-            break  # the parser says it better
+            break  # the parser's own error is better
         else:
             break
     plain = Source(source.name, text, "json")
@@ -105,11 +105,11 @@ class _Repair(NamedTuple):
 
 
 def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
-    """The text without its first mistake; None if that cannot be mended."""
+    """The text without its first mistake; None if that cannot be repaired."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':
-        mended = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
-        return _Repair(mended, Kind.MISSING_COMMA, error.pos)
+        repaired = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
+        return _Repair(repaired, Kind.MISSING_COMMA, error.pos)
     if "':' delimiter" in error.msg and after[:1] == "=":
         return _Repair(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
     extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])

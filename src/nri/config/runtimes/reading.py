@@ -62,7 +62,7 @@ class Kind(enum.Enum):
     UNVERSIONED = "without a version line containerd 1.x does not know the table"
     OLD_TABLE = "only containerd 1.x knows the table, and without a version line"
     WRONG_TYPE = "the value is of another type"  # type, value
-    NO_DURATION = "the value is no duration"  # reason, suggestion
+    NO_DURATION = "the value is not a duration"  # reason, suggestion
     NO_SECONDS = "the value is a duration where a number of seconds is wanted"  # value, seconds
     MISSING_FILE = "the file does not exist"  # path
     MISSING_IMPORT = "the imported file does not exist"  # path

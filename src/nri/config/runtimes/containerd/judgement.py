@@ -231,7 +231,7 @@ class _Config:
     def _translate(
         self, file: ConfigFile, version: int, plugins: dict[str, Any], disabled: list[str], required: list[str]
     ) -> tuple[dict[str, Any], list[str], list[str], int]:
-        """Bring what a file says to the version that the files before it have, as 2.x does."""
+        """Translate a file's settings to the version of the files before it, as 2.x does."""
         where = self._where(file, "version")
         if self.rules.refuses_newer_drop_in:
             self.main_version = self.main_version or version

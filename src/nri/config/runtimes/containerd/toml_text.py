@@ -72,7 +72,7 @@ def _strict_text(path: str, data: bytes) -> str:
 
 
 class _Translation:
-    """A text of which is rewritten what only its dialect accepts, as TOML 1.0, line by line."""
+    """Rewrite a text as TOML 1.0, line by line, where only its dialect accepts it."""
 
     def __init__(self, path: str, text: str, dialect: Dialect) -> None:
         self._path = path
