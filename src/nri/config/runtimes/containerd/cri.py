@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, CRI_RUNTIME
-from nri.config.runtimes.containerd.keys import KeyPath, is_duration, value_at
+from nri.config.runtimes.containerd.keys import KeyPath, is_blocked, is_duration, value_at
 from nri.config.runtimes.containerd.plugins import PREFIX, needed_by_cri, short_name
 
 if TYPE_CHECKING:
@@ -37,12 +39,16 @@ class CriSettings(NamedTuple):
         disabled: the full or short names in `disabled_plugins`.
         by_short_name: plugins go by the short names of version 1.
         proxies: the snapshotters that are other programs.
+        differs: the differs that are other programs.
+        has_content_proxy: another program is a content store.
     """
 
     plugins: Mapping[str, Any]
     disabled: Collection[str]
     by_short_name: bool
     proxies: Collection[str]
+    differs: Collection[str] = ()
+    has_content_proxy: bool = False
 
 
 def find_obstacle(settings: CriSettings, rules: Rules, tree: FileTree) -> Obstacle | None:
@@ -52,12 +58,37 @@ def find_obstacle(settings: CriSettings, rules: Rules, tree: FileTree) -> Obstac
         if name in settings.disabled:
             what = "the CRI plugin is" if plugin == CRI else f"{name}, which the CRI plugin needs, is"
             return Obstacle("", ("disabled_plugins",), f"{what} in disabled_plugins", name)
-    policy = value_at(settings.plugins, (_name(settings, f"{PREFIX}metadata.v1.bolt"), "content_sharing_policy"), rules)
-    if policy not in (None, "shared", "isolated"):
-        reason = f'the content_sharing_policy "{policy}" is unknown, and the CRI plugin needs the plugin'
-        return Obstacle(_name(settings, f"{PREFIX}metadata.v1.bolt"), ("content_sharing_policy",), reason)
     check = _check_1 if rules.is_1 else _check_2
-    return next(check(settings, rules, tree), None)
+    return next(chain(_check_needed(settings, rules, tree), check(settings, rules, tree)), None)
+
+
+def _check_needed(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Obstacle]:
+    """Check the plugins that the CRI plugin needs."""
+
+    def get(plugin: str, key: str) -> Any:
+        return value_at(settings.plugins, (_name(settings, PREFIX + plugin), key), rules)
+
+    def obstacle(plugin: str, key: str, reason: str) -> Obstacle:
+        return Obstacle(_name(settings, PREFIX + plugin), (key,), f"{reason}, and the CRI plugin needs the plugin")
+
+    policy = get("metadata.v1.bolt", "content_sharing_policy")
+    if policy not in (None, "shared", "isolated"):
+        reason = f'the content_sharing_policy "{policy}" is unknown'
+        yield obstacle("metadata.v1.bolt", "content_sharing_policy", reason)
+    for name in ("overlayfs",) if rules.is_1 else ("overlayfs", "native"):
+        plugin = f"snapshotter.v1.{name}"
+        folder = get(plugin, "root_path")
+        if folder and is_blocked(tree, folder):
+            yield obstacle(plugin, "root_path", f"{folder} is not a folder")
+    for differ in get("service.v1.diff-service", "default") or ():
+        if differ not in ("walking", "erofs") and differ not in settings.differs:
+            yield obstacle("service.v1.diff-service", "default", f'the differ "{differ}" does not exist')
+    for platform in get("runtime.v2.task", "platforms") or ():
+        if not re.fullmatch(r"[\w()+.-]+(/[\w.-]+){0,2}", platform):
+            yield obstacle("runtime.v2.task", "platforms", f'"{platform}" is not a platform')
+    if settings.has_content_proxy and not rules.is_1:
+        reason = "there are two content stores, and the CRI plugin needs one"
+        yield Obstacle("", ("proxy_plugins",), reason)
 
 
 def _name(settings: CriSettings, plugin: str) -> str:
@@ -81,6 +112,7 @@ def _check_1(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
         yield from _privileges(plugin, path, runtime, rules)
     yield from _registry(plugin, table, rules)
     yield from _registry_tls(plugin, table, rules)
+    yield from _auths(plugin, table, rules)
     for key in ("stream_idle_timeout", "image_pull_progress_timeout", "drain_exec_sync_io_timeout"):
         yield from _duration(plugin, table, key, rules)
     yield from _streaming(plugin, table, rules)
@@ -89,8 +121,6 @@ def _check_1(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
     for name, runtime in sorted(runtimes.items()):
         path = ("containerd", "runtimes", name)
         yield from _base_spec(plugin, path, runtime, rules, tree)
-        if not value_at(runtime, ("runtime_type",), rules):
-            yield Obstacle(plugin, path, f'the runtime "{name}" has no runtime_type')
 
 
 def _configured(table: Any, rules: Rules) -> dict[str, Any] | None:
@@ -133,6 +163,7 @@ def _check_2(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
     """Check the three CRI plugins of 2.x."""
     images = settings.plugins.get(CRI_IMAGES, {})
     yield from _registry(CRI_IMAGES, images, rules)
+    yield from _auths(CRI_IMAGES, images, rules)
     yield from _duration(CRI_IMAGES, images, "image_pull_progress_timeout", rules)
     name = value_at(images, ("snapshotter",), rules)
     yield from _snapshotter(CRI_IMAGES, ("snapshotter",), name, settings, rules)
@@ -176,6 +207,12 @@ def _registry(plugin: str, table: Any, rules: Rules) -> Iterator[Obstacle]:
     if value_at(table, ("registry", "mirrors"), rules) and value_at(table, ("registry", "config_path"), rules):
         reason = "the registry has mirrors and config_path, which exclude each other"
         yield Obstacle(plugin, ("registry", "mirrors"), reason)
+
+
+def _auths(plugin: str, table: Any, rules: Rules) -> Iterator[Obstacle]:
+    for endpoint in value_at(table, ("registry", "auths"), rules) or ():
+        if endpoint.startswith(":"):
+            yield Obstacle(plugin, ("registry", "auths", endpoint), f'the registry "{endpoint}" is not a URL')
 
 
 def _duration(plugin: str, table: Any, key: str, rules: Rules) -> Iterator[Obstacle]:

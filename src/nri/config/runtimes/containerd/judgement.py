@@ -13,7 +13,15 @@ from nri.config.runtimes.config_file import ConfigFile
 from nri.config.runtimes.containerd import glob, migration, toml_text
 from nri.config.runtimes.containerd.cri import CriSettings, find_obstacle
 from nri.config.runtimes.containerd.key_types import CRI, NRI, VALIDATOR_KEYS, plugin_types, top_types
-from nri.config.runtimes.containerd.keys import KeyPath, first_wrong, is_duration, seconds, spelling, value_at
+from nri.config.runtimes.containerd.keys import (
+    KeyPath,
+    first_wrong,
+    is_blocked,
+    is_duration,
+    seconds,
+    spelling,
+    value_at,
+)
 from nri.config.runtimes.containerd.plugins import OPTIONAL, PREFIX, existing, short_name
 from nri.config.runtimes.containerd.releases import Rules
 from nri.config.runtimes.file_tree import FileTree
@@ -27,6 +35,8 @@ PATH = "/etc/containerd/config.toml"
 
 #: Characters of a socket's path: the kernel's address has 108 bytes with the zero at its end.
 MAX_SOCKET_BYTES = 107
+#: Of the daemon's own sockets, which it compares itself.
+_MAX_DAEMON_SOCKET_BYTES = 104
 _LOG_LEVELS = {"trace", "debug", "info", "warn", "warning", "error", "fatal", "panic"}
 _LOG_FORMATS = {"", "text", "json"}
 _PROXY_TYPES = {
@@ -345,19 +355,40 @@ class _Config:
             yield "debug", f'the log format "{form}" is unknown'
         if self.top["root"] == self.top["state"]:
             yield "root", "root and state are the same folder"
-        for name in ("root", "state"):
-            if _is_blocked(self.tree, self.top[name]):
+        for name in ("root", "state", "temp"):
+            if is_blocked(self.tree, self.top.get(name, "/")):
                 yield name, f"{self.top[name]} is not a folder"
         for timeout in self.top.get("timeouts", {}).values():
             if not is_duration(timeout):
                 yield "timeouts", f'the timeout "{timeout}" is not a duration'
         yield from self._proxy_problems()
+        yield from self._address_problems()
         address = self.top.get("metrics", {}).get("address", "")
         if self.rules.newest_version > 3:
             table = self.plugins.get(f"{PREFIX}server.v1.metrics", {})
             address = value_at(table, ("address",), self.rules) or address
         if address and not _is_tcp_address(address):
             yield "metrics", f'the metrics address "{address}" is not HOST:PORT'
+
+    def _address_problems(self) -> Iterator[tuple[str, str]]:
+        """Generate the reasons for which the daemon cannot listen for its own clients."""
+        grpc, debug = self.top.get("grpc", {}), self.top.get("debug", {})
+        paths = [("grpc", grpc.get("address", "")), ("ttrpc", self.top.get("ttrpc", {}).get("address", ""))]
+        paths += [
+            ("debug", debug.get("address", "")),
+            ("grpc", f"{grpc['address']}.ttrpc" if "address" in grpc else ""),
+        ]
+        for name, path in paths:
+            if path and is_blocked(self.tree, posixpath.dirname(path)):
+                yield name, f"no socket can be made at {path}"
+            if len(path.encode()) > _MAX_DAEMON_SOCKET_BYTES:
+                yield name, f"the socket's path {path} is longer than {_MAX_DAEMON_SOCKET_BYTES} bytes"
+        if self.rules.newest_version > 3:
+            return
+        if "tcp_address" in grpc and not _is_tcp_address(grpc["tcp_address"]):
+            yield "grpc", f'the tcp_address "{grpc["tcp_address"]}" is not HOST:PORT'
+        if "tcp_tls_cert" in grpc and not self.tree.exists(grpc["tcp_tls_cert"]):
+            yield "grpc", f"the certificate {grpc['tcp_tls_cert']} does not exist"
 
     def _proxy_problems(self) -> Iterator[tuple[str, str]]:
         """Generate the reasons for which the daemon crashes at a plugin that is another program."""
@@ -376,6 +407,8 @@ class _Config:
         nri = self.settings()
         obstacle = self._cri_obstacle()
         self._check_required(obstacle)
+        if obstacle is None:
+            self._check_stream_port()
         if nri.enabled and obstacle is None:
             self._check_paths(nri)
         return Judgement(
@@ -427,23 +460,33 @@ class _Config:
         return values
 
     def _cri_obstacle(self) -> Remark | None:
-        proxies = {
-            name
-            for name, proxy in self.top.get("proxy_plugins", {}).items()
-            if value_at(proxy, ("type",), self.rules) in ("snapshot", f"{PREFIX}snapshotter.v1")
-        }
-        settings = CriSettings(self.plugins, self.disabled, self.has_short_names, proxies)
+        settings = CriSettings(
+            self.plugins,
+            self.disabled,
+            self.has_short_names,
+            self._proxies("snapshot", "snapshotter.v1"),
+            self._proxies("diff", "diff.v1"),
+            has_content_proxy=bool(self._proxies("content", "content.v1")),
+        )
         obstacle = find_obstacle(settings, self.rules, self.tree)
         if obstacle is None:
             return None
         if obstacle.plugin:
             where = self._where_key(obstacle.plugin, obstacle.path)
+        elif not obstacle.disabled:
+            where = self._last_where(obstacle.path[0])
         else:
             where = self._where_listed("disabled_plugins", obstacle.disabled)
         fix = (
             f'take "{self._listed(obstacle.disabled)}" out of disabled_plugins' if obstacle.disabled else "change that"
         )
         return Remark(Kind.NEVER_RUNS, where, {"reason": obstacle.reason, "fix": fix})
+
+    def _proxies(self, *kinds: str) -> set[str]:
+        """Name the plugins of a type that are other programs."""
+        types = {*kinds, *(PREFIX + kind for kind in kinds)}
+        proxies = self.top.get("proxy_plugins", {})
+        return {name for name, proxy in proxies.items() if value_at(proxy, ("type",), self.rules) in types}
 
     def _check_required(self, obstacle: Remark | None) -> None:
         """Check that all required plugins exist, are not disabled and load."""
@@ -464,9 +507,17 @@ class _Config:
             where = self._where_listed("required_plugins", name)
             raise _Failure(Kind.REQUIRED, where, is_after_merge=True, name=name, reason=reason)
 
+    def _check_stream_port(self) -> None:
+        """Check the port of the CRI's streams, at which the daemon stops."""
+        plugin = self.plugin_name(CRI)
+        port = value_at(self.plugins.get(plugin, {}), ("stream_server_port",), self.rules)
+        if port is not None and not _is_port(port):
+            where = self._where_key(plugin, ("stream_server_port",))
+            raise _Failure(Kind.START, where, is_after_merge=True, reason=f'the stream_server_port "{port}" is unknown')
+
     def _check_paths(self, nri: RuntimeNri) -> None:
         """Check the paths at which NRI stops the daemon."""
-        if _is_blocked(self.tree, nri.plugin_path):
+        if is_blocked(self.tree, nri.plugin_path):
             self._refuse(nri, "plugin_path", f"{nri.plugin_path} is not a folder")
         if not nri.connections:
             return
@@ -474,7 +525,7 @@ class _Config:
         if len(path.encode()) > MAX_SOCKET_BYTES:
             reason = f"the socket's path has {len(path.encode())} bytes, and the kernel takes {MAX_SOCKET_BYTES}"
             self._refuse(nri, "socket_path", reason)
-        if path.endswith("/") or _is_blocked(self.tree, posixpath.dirname(path)) or self._is_full_folder(path):
+        if path.endswith("/") or is_blocked(self.tree, posixpath.dirname(path)) or self._is_full_folder(path):
             self._refuse(nri, "socket_path", f"no socket can be made at {path}")
 
     def _is_full_folder(self, path: str) -> bool:
@@ -551,7 +602,7 @@ class _Config:
         return ()
 
 
-_MERGED_TOP_KEYS = ("root", "state", "debug", "metrics", "timeouts", "proxy_plugins")
+_MERGED_TOP_KEYS = ("root", "state", "temp", "grpc", "ttrpc", "debug", "metrics", "timeouts", "proxy_plugins")
 
 
 def _old_names(tables: Mapping[str, Any], plugin: str) -> list[str]:
@@ -582,17 +633,12 @@ def _is_uri(name: str) -> bool:
     return name.startswith(PREFIX) and name.count(".") >= 3
 
 
-def _is_blocked(tree: FileTree, path: str) -> bool:
-    """Tell whether a folder cannot exist at a path, since something else is there or on the way."""
-    path = posixpath.join("/", path)
-    while path != "/":
-        if tree.exists(path):
-            return not tree.is_folder(path)
-        path = posixpath.dirname(path)
-    return False
-
-
 def _is_tcp_address(text: str) -> bool:
-    """Tell whether the daemon can listen on an address."""
+    """Tell whether a text has the form of an address to listen on."""
     _, colon, port = text.rpartition(":")
-    return bool(colon) and port.isdecimal() and int(port) < 1 << 16
+    return bool(colon) and _is_port(port)
+
+
+def _is_port(text: str) -> bool:
+    """Tell whether Go knows a port: a number, or the name of a service."""
+    return text in ("", "http", "https") or (text.isdecimal() and text.isascii() and int(text) < 1 << 16)

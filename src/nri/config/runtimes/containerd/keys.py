@@ -1,12 +1,14 @@
-"""Keys as containerd looks them up, and values checked against their types."""
+"""Keys as containerd looks them up, and values checked against their types and the files."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nri.config.duration import parse_duration
 from nri.config.runtimes.containerd.releases import Rules
+from nri.config.runtimes.file_tree import FileTree
 
 KeyPath = tuple[str, ...]
 
@@ -88,3 +90,13 @@ def is_duration(text: str) -> bool:
 def seconds(value: Any) -> float:
     """Convert a duration, text or nanoseconds, to seconds."""
     return value / 1e9 if isinstance(value, int) else parse_duration(value)
+
+
+def is_blocked(tree: FileTree, path: str) -> bool:
+    """Tell whether a folder cannot exist at a path, since something else is there or on the way."""
+    path = posixpath.join("/", path)
+    while path != "/":
+        if tree.exists(path):
+            return not tree.is_folder(path)
+        path = posixpath.dirname(path)
+    return False

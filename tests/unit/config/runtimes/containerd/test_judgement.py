@@ -77,6 +77,9 @@ def words(main: str, drop_in: str | None = None) -> str:
         # What `config dump` does not notice.
         (f"version = 2\n{ON}[debug]\nlevel = 'loud'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}[metrics]\naddress = 'x'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[grpc]\naddress = '{CONFIG}/x'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[grpc]\ntcp_address = 'x'\n", None, "START START START on on"),
+        (f"version = 2\n{ON}{CRI}]\nstream_server_port = 'x'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}[proxy_plugins.native]\ntype = 'snapshot'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}plugin_path = '{CONFIG}'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}socket_path = '/etc/containerd'\n", None, " ".join(["START"] * 5)),
@@ -89,6 +92,14 @@ def words(main: str, drop_in: str | None = None) -> str:
         (f"{ON}[plugins.cri.containerd]\ndefault_runtime_name = 'x'\n", None, "off on on never never"),
         (f"version = 2\n{ON}{CRI}.containerd.runtimes.x]\nsnapshotter = 'native'\n", None, "never on on on on"),
         (f"version = 2\n{ON}{CRI}.containerd]\nsnapshotter = 'x'\n", None, "never on on on on"),
+        (f"version = 2\n{ON}[proxy_plugins.a]\ntype = 'content'\n", None, "on never never never never"),
+        (
+            f"version = 2\n{ON}[plugins.'io.containerd.service.v1.diff-service']\ndefault = ['x']\n",
+            None,
+            " ".join(["never"] * 5),
+        ),
+        (f"version = 2\n{ON}{CRI}.registry.auths.':x']\nusername = 'x'\n", None, " ".join(["never"] * 5)),
+        (f"version = 2\n{ON}{CRI}.containerd.runtimes.runc.options]\na = 1\n", None, "on on on on on"),
         (f"version = 2\n{ON}{CRI}.x509_key_pair_streaming]\ntls_key_file = 'x'\n", None, " ".join(["never"] * 5)),
     ],
 )
