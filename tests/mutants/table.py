@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant("config/syntax.py", "if len(path) > DEEPEST:", "if False:", "unit/config/test_syntax.py"),
     Mutant("config/syntax.py", "if parts > DEEPEST:", "if False:", "unit/config/test_syntax.py"),
     Mutant("config/yaml_text.py", "        _refuse_deep(source)", "        pass", "unit/config/test_yaml_text.py"),
-    Mutant("config/yaml_text.py", "1 + max(each for _, each in weights)", "1", "unit/config/test_yaml_text.py"),
+    Mutant("config/yaml_text.py", "1 + max(weight for _, weight in weights)", "1", "unit/config/test_yaml_text.py"),
     Mutant("files.py", "(ValueError, OSError, RecursionError)", "(ValueError, OSError)",
            "unit/engine/state/test_store.py"),
     # Recordings and captures of others
@@ -88,7 +88,7 @@ MUTANTS = (
            "unit/trace/test_recorder.py"),
     Mutant("trace/recorder.py", "_MOST_STEPS or self._held_bytes > _MOST_BYTES", "_MOST_STEPS",
            "unit/trace/test_recorder.py"),
-    Mutant("config/runtimes/change.py", "if remark.kind in FATAL:", "if False:",
+    Mutant("config/runtimes/change.py", "if reading.failure is not None:", "if False:",
            "unit/config/runtimes/test_change.py"),
     Mutant("placement/snapshot.py", '.partition(b"\\0")[0]', "", "unit/placement/recorded/test_machines.py"),
     Mutant("placement/snapshot.py", "if left < 0:", "if False:", "unit/placement/recorded/test_machines.py"),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["MOST_PROBLEMS", "Problem", "validate"]
+__all__ = ["MAX_PROBLEMS", "Problem", "validate"]
 
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 _WHOLE = {
     "int32": range(-(1 << 31), 1 << 31), "int64": range(-(1 << 63), 1 << 63), "uint16": range(1 << 16),
@@ -43,11 +43,11 @@ class Problem(NamedTuple):
 
 def validate(spec: Any) -> list[Problem]:
     """Everything that is wrong with a spec for a Linux container; an empty list if nothing is."""
-    return list(itertools.islice(_problems(spec), MOST_PROBLEMS))
+    return list(itertools.islice(_problems(spec), MAX_PROBLEMS))
 
 
 def _problems(spec: Any) -> Iterator[Problem]:
-    kinds = list(itertools.islice(_object("", "Spec", spec), MOST_PROBLEMS))
+    kinds = list(itertools.islice(_object("", "Spec", spec), MAX_PROBLEMS))
     yield from kinds
     if not kinds:  # rules are asked of values of the right kind only
         for path, rule in _RULES:

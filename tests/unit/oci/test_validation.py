@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.oci import validate
-from nri.oci.validation import MOST_PROBLEMS
+from nri.oci.validation import MAX_PROBLEMS
 from tests.support.needs import need_tool
 
 GOOD: dict[str, Any] = {
@@ -122,5 +122,5 @@ def test_rules_are_not_asked_of_values_of_the_wrong_kind() -> None:
 
 
 def test_nobody_reads_more_than_a_hundred_problems() -> None:
-    assert len(problems(mounts=[5] * 500)) == MOST_PROBLEMS
-    assert len(problems(mounts=[{}] * 500)) == MOST_PROBLEMS
+    assert len(problems(mounts=[5] * 500)) == MAX_PROBLEMS
+    assert len(problems(mounts=[{}] * 500)) == MAX_PROBLEMS

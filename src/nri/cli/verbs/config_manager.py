@@ -28,27 +28,31 @@ EXAMPLES = [
 )
 @click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
 @click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
+@click.option("--release", default="", metavar="VERSION", help="The runtime's release (default: that of its program).")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
               help="Where the node's root is (default /); programs are run there, too.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
 @click.option("--restart", is_flag=True, help="Restart the runtime if something was changed.")
 @click.pass_obj
-def command(
+def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
     settings: Settings,
     runtime: str | None,
     nri_plugin_registration_timeout: str,
     nri_plugin_request_timeout: str,
     path: str,
+    release: str,
     root: str,
     dry_run: bool,
     restart: bool,
 ) -> None:
     """Turn NRI on in the configuration of containerd or CRI-O.
 
-    containerd's file keeps every byte but those of NRI's table; the first time, a copy of the old one is kept beside
-    it, with .before-nri at the end of its name. For CRI-O it is a file of its own,
-    /etc/crio/crio.conf.d/10-enable-nri.conf. A file that cannot be read, or that a later one overrules, is an error,
-    and everything stays as it was.
+    containerd's file keeps every byte but those of NRI's table; the first time, a copy of the old one is kept next to
+    it, with .before-nri at the end of its name. For k3s, rke2 and microk8s the template is changed out of which the
+    file is made, for k0s and CRI-O a separate file is written.
+
+    Before anything is written, all files are judged by the rules of the runtime's release. If it would not start, or
+    NRI would not run, or a later file overrules the change, that is an error, and nothing is written.
 
     `nri doctor` shows which settings are in force on this machine.
     """
@@ -61,20 +65,22 @@ def command(
     if path and runtime == "crio":
         raise click.UsageError("--file is for containerd; for CRI-O a separate file is written")
     runtime = runtime or ("containerd" if path else work.detect(root))
-    change = work.plan(root, runtime, timeouts, path)
-    if change.after == change.before:
+    change = work.plan(root, runtime, timeouts, path, release)
+    is_changed = change.after != change.before
+    if is_changed:
+        out.lines(work.unified(change).rstrip("\n"))
+    work.check_effect(change, timeouts)
+    if not is_changed:
         out.text(f"{change.file.path}: NRI is on, nothing to change")
-        return
-    out.lines(work.unified(change).rstrip("\n"))
-    if dry_run:
+    if dry_run or not is_changed:
         return
     if restart:
-        work.check_unit(root, runtime)
-    kept = work.apply(root, change, timeouts)
-    out.text(f"{change.file.path}: written" + (f"; the old content is in {kept}" if kept else ""))
+        work.check_unit(root, runtime, change.unit)
+    copy = work.apply(root, change, timeouts)
+    out.text(f"{change.file.path}: written" + (f"; the old content is in {copy}" if copy else ""))
     if restart:
-        out.progress(f"restarting {change.runtime.unit} ...")
+        out.progress(f"restarting {change.unit} ...")
         work.restart(root, change)
-        out.text(f"{change.runtime.unit}: restarted")
+        out.text(f"{change.unit}: restarted")
     else:
-        out.text(f"takes effect when the runtime is restarted: systemctl restart {change.runtime.unit}")
+        out.text(f"takes effect when the runtime is restarted: systemctl restart {change.unit}")

@@ -1,7 +1,4 @@
-"""`nri doctor`: everything that keeps plugins from working, found in one go, each with the next step.
-
-Next: `nri.cli.doctor.examination` looks at the machine and judges; this file prints.
-"""
+"""`nri doctor`: everything that keeps plugins from working, found in one go, each with the next step."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ EXAMPLES = [
     "nri doctor",
     "nri doctor --socket-path /run/k3s/nri.sock",
     "nri doctor --root /host                 # from a container that has the host's root there",
+    "nri doctor --root ./copy --release 2.1.9   # a copy of another machine's /etc",
     "nri doctor -o json                      # for programs; exits 1 if there is a problem",
 ]
 
@@ -37,21 +35,32 @@ EXAMPLES = [
     type=click.Path(exists=True, file_okay=False),
     help="Look below this folder instead of /.",
 )
+@click.option(
+    "--release", default="", metavar="VERSION", help="containerd's release (default: that of the daemon here)."
+)
+@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
 @click.pass_obj
-def command(settings: Settings, root: str) -> int:
+def command(settings: Settings, root: str, release: str, path: str) -> int:
     """Find out why NRI does not work here.
 
     Checks the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
     plugins that failed or that the runtime launched and that are gone, protobuf's back end, and versions. Changes
     nothing.
 
+    containerd's files are judged together, by the rules of its release: of the daemon that runs, its program or its
+    package, or of --release. Without one, what holds for all releases is said, and where they differ. The files of
+    k3s, rke2, k0s, microk8s and rootless containerd are found as well.
+
     The exit code is 0 if nothing keeps plugins from working, else 1. With -q: only the problems.
     """
     import os
 
+    from nri.api.versions import parse_version
     from nri.cli.doctor.examination import examine
 
-    findings = examine(settings, os.path.abspath(root))
+    if release and parse_version(release) is None:
+        raise click.UsageError(f'--release: "{release}" is not a version; write such as 2.1.9')
+    findings = examine(settings, os.path.abspath(root), release, path and os.path.abspath(path))
     out = Output(settings)
     if out.human:
         _print(out, findings)

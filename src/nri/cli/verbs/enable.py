@@ -56,6 +56,8 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     First the plugin is started once, just as a runtime would start it: without PATH, with its configuration,
     against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
     configuration, is refused, because containerd 1.7 would no longer start with it.
+
+    If the runtime here would not launch it, because NRI is off or another folder is configured, the reason is shown.
     """
     from nri.api import naming
     from nri.config.source import MAX_BYTES
@@ -76,6 +78,11 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
         for place, written, content, mode in writes:
             installation.put(place, written, content, mode)
     _tell(settings, writes, dry_run)
+    if plugin_dir is None:
+        from nri.config.runtimes.plugin_folder import launch_obstacles
+
+        for obstacle in launch_obstacles("/", naming.PLUGIN_DIR):
+            Output(settings).note(obstacle)
 
 
 def _found(target: str) -> tuple[list[str], Path, str]:

@@ -24,7 +24,7 @@ __all__ = ["containerd_layer", "isulad_layer", "unpacked"]
 #: Remarks that take nothing away here: the engine understands what is meant, or it is about other programs.
 _NOTES = {
     Kind.COMMENT, Kind.OLD_SPELLING, Kind.FIXED_SOCKET, Kind.NO_SECONDS, Kind.UNVERSIONED, Kind.OLD_TABLE,
-    Kind.NOT_IMPORTED, Kind.REPLACED,
+    Kind.NOT_IMPORTED, Kind.REPLACED, Kind.NEVER_RUNS,
 }  # fmt: skip
 _SILENT = {Kind.RELEASE_DECIDES}
 
@@ -45,7 +45,7 @@ _OPPOSITE = {"disable", "disable_connections"}
 
 def containerd_layer(path: str) -> FileLayer:
     """The NRI table of containerd's file at `path`, with its imports. ConfigError for mistakes."""
-    return _layer(path, containerd.read(path=path), 1)
+    return _layer(path, containerd.read(release=containerd.NEWEST_RELEASE, path=path), 1)
 
 
 def isulad_layer(path: str) -> FileLayer:
