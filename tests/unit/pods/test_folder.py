@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,97 @@ def test_a_full_disk_leaves_no_folder_wherever_the_creation_fails(tmp_path: Path
         finally:
             unmount(tmp_path / "pods", lazily=True)
     pytest.fail("there was never enough room")
+
+
+def interfere(monkeypatch: pytest.MonkeyPatch, before: Callable[[Path], None], after: Callable[[Path], None]) -> None:
+    """Let another command act just before and just after this one takes the lock of a folder for the first time."""
+    actions = [before, after]
+
+    def lock(path: Path) -> Lock:
+        first, actions[:] = [*actions], []
+        if first:
+            first[0](path.parent)
+        taken = Lock(path)
+        if first:
+            first[1](path.parent)
+        return taken
+
+    monkeypatch.setattr(folder, "Lock", lock)
+
+
+def test_an_interrupted_creation_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder, "write_whole", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        folder.create(tmp_path / "u1", "shop/web", "")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_id_is_not_recorded_in_a_folder_without_a_record(tmp_path: Path) -> None:
+    (tmp_path / "u1").mkdir()
+    folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    assert [*(tmp_path / "u1").iterdir()] == []
+
+
+def test_a_removal_waits_for_another_command_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_WAIT_S", 0.15)
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
+        with pytest.raises(OSError, match="another command removes it"):
+            folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_that_changes_before_its_lock_is_taken_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace(home: Path) -> None:
+        (home / "pod.json").write_text('{"name": "shop/db", "id": "sandbox2", "cgroup": ""}')
+
+    for change, names in ((shutil.rmtree, []), (replace, ["u1"])):
+        with folder.create(tmp_path / "u1", "shop/web", ""):
+            folder.set_pod_id(tmp_path / "u1", "sandbox1")
+        interfere(monkeypatch, change, lambda home: None)
+        folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+        assert [path.name for path in tmp_path.iterdir()] == names
+
+
+@pytest.mark.parametrize("code", [errno.ENOTEMPTY, errno.EBUSY])
+def test_a_folder_that_another_run_takes_while_it_is_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    if code == errno.ENOTEMPTY:
+        folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    else:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert (tmp_path / "u1").is_dir()
+
+
+def test_a_new_folder_that_is_removed_before_its_lock_is_taken_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfere(monkeypatch, shutil.rmtree, lambda home: None)
+    folder.create(tmp_path / "u1", "shop/web", "").close()
+    assert (tmp_path / "u1/volumes").is_dir()
+
+
+def test_a_new_folder_that_is_filled_before_its_lock_is_taken_is_another_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfere(monkeypatch, lambda home: None, lambda home: (home / "file").touch())
+    with pytest.raises(NriError, match="u1 exists: another pod already has the uid u1"):
+        folder.create(tmp_path / "u1", "shop/web", "")
+    assert (tmp_path / "u1/file").exists()
 
 
 def test_a_link_to_a_folder_is_not_the_folder_of_a_pod(tmp_path: Path) -> None:
