@@ -52,7 +52,7 @@ def _annotation(data: bytes) -> None:
     for limit in _limits(found):
         assert 0 <= limit.soft <= limit.hard
     assert refused
-    assert all(line.isprintable() for line in found.unknown)
+    assert all(line.isprintable() for line in found.warnings)
 
 
 def _limits(found: Annotation) -> list[ulimits.Ulimit]:

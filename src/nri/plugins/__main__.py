@@ -44,10 +44,10 @@ def bundled(name: str) -> str | None:
         return None
     module = f"{__package__}.{folder}.plugin"
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
         return None
-    return None if found is None else module
+    return None if spec is None else module
 
 
 def _foreign(name: str, flags: list[str]) -> int:

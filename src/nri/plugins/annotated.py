@@ -6,7 +6,7 @@
         major: int = 0
 
     found = find(pod, container.name, "devices.noderesource.dev", "devices.nri.io")
-    for position, device in enumerate(found.many(Device) if found else ()):
+    for position, device in enumerate(found.rows(Device) if found else ()):
         with found.at(f"[{position}]", device="path"):
             adjustment.add_device(*device)
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from nri.api.messages import PodSandbox
 
 __all__ = [
-    "LONGEST",
-    "MOST_VALUES",
+    "MAX_CHARACTERS",
+    "MAX_VALUES",
     "Annotation",
     "InvalidValue",
     "Mode",
@@ -48,7 +48,7 @@ __all__ = [
     "is_null",
     "items",
     "keys",
-    "only_for_containers",
+    "pod_scope_warning",
     "table",
     "text",
     "texts",
@@ -56,14 +56,14 @@ __all__ = [
 
 
 #: Characters that a number may have; those of 64 bits have 20.
-LONGEST_NUMBER = 32
+MAX_NUMBER_CHARACTERS = 32
 #: Unknown keys of one value that are reported; no person reads more.
-MOST_UNKNOWN = 10
+MAX_UNKNOWN_KEYS = 10
 
 #: Whole numbers that have one meaning in YAML 1.1 and 1.2. The reference reads 1.1, in which `010` is 8.
 _WHOLE = re.compile("[-+]?(?:0|[1-9][0-9]*|0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+)")
 #: A number with a point or an exponent that is whole and below this is one, too.
-_MOST_FLOAT = 1e21
+_MAX_WHOLE_FLOAT = 1e21
 
 #: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is not a number.
 Mode = NewType("Mode", int)
@@ -123,7 +123,7 @@ def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
         name = names.get(_folded(key))
         where = f"{place}.{key}".lstrip(".")
         if name is None:
-            if len(unknown) < MOST_UNKNOWN:
+            if len(unknown) < MAX_UNKNOWN_KEYS:
                 unknown.append(f"{where}: unknown key, left out ({_suggest(key, hints)})")
         elif name in values:
             raise InvalidValue(where, "the key is given twice", "keep one of them")
@@ -141,10 +141,10 @@ def _folded(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def _suggest(key: str, known: dict[str, Any]) -> str:
+def _suggest(key: str, fields: dict[str, Any]) -> str:
     from nri.config.complaint import suggest
 
-    return suggest(key[:64], [name.rstrip("_") for name in known])
+    return suggest(key[:64], [name.rstrip("_") for name in fields])
 
 
 def text(node: Any, place: str) -> str:
@@ -163,14 +163,14 @@ def texts(node: Any, place: str) -> tuple[str, ...]:
 
 def _number(node: Any, place: str) -> int:
     written = _written(node)
-    if len(written) > LONGEST_NUMBER:
+    if len(written) > MAX_NUMBER_CHARACTERS:
         raise InvalidValue(place, f"{_describe(node)} is too large a number")
     bare = node.id == "scalar" and not node.style
     if bare and _WHOLE.fullmatch(written):
         return int(written, 0)
     if bare and node.tag.endswith(":float") and "n" not in written:  # neither .inf nor .nan
         number = float(written)
-        if number.is_integer() and abs(number) < _MOST_FLOAT:
+        if number.is_integer() and abs(number) < _MAX_WHOLE_FLOAT:
             return int(Decimal(repr(number)))  # as Go's reader, which goes over the shortest text of a float
     step = "write a whole number"
     if re.fullmatch("[1-9][0-9]*|0", written):
@@ -201,9 +201,9 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {str: text, int: _number, Mode:
 
 
 #: Characters that are read of one annotation: a thousand devices. All annotations of a pod together have 256 KiB.
-LONGEST = 65_536
+MAX_CHARACTERS = 65_536
 #: Values that one annotation may have, aliases counted each time.
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 
 
 def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = True) -> Annotation | None:
@@ -215,8 +215,8 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
         keys: of several domains, the preferred one first.
         pod_scope: whether `KEY/pod` and `KEY` count as well as `KEY/container.NAME`.
     """
-    there = pod.annotations
-    for name in there:  # most pods have other annotations only, and names are many to try
+    annotations = pod.annotations
+    for name in annotations:  # most pods have other annotations only, and names are many to try
         if name.startswith(keys):
             break
     else:
@@ -224,19 +224,19 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
     scopes = list(zip(*(convention.keys(key, container_name) for key in keys), strict=True))
     for scope in scopes if pod_scope else scopes[:1]:
         for key in scope:
-            if key in there:
-                return Annotation(key, there[key])
+            if key in annotations:
+                return Annotation(key, annotations[key])
     return None
 
 
 def by_prefix(pod: PodSandbox, container_name: str, domain: str, scope: str) -> dict[str, Annotation]:
     """The annotations `PREFIX.DOMAIN` of a container by their prefixes; its own, with `scope` and its name, win."""
-    found = {}
+    annotations = {}
     for ending in (f".{domain}", f".{domain}{scope}{container_name}"):
         for key, value in pod.annotations.items():
             if key.endswith(ending):
-                found[key.removesuffix(ending)] = Annotation(key, value)
-    return found
+                annotations[key.removesuffix(ending)] = Annotation(key, value)
+    return annotations
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -246,7 +246,7 @@ def check_names(names: Sequence[str]) -> None:
         raise ValueError(f"classes: {quote(twice)} is there twice")
 
 
-def only_for_containers(pod: PodSandbox, *keys: str) -> str:
+def pod_scope_warning(pod: PodSandbox, *keys: str) -> str:
     """A warning of annotations for the whole pod where only those for one container count; "" if there are none."""
     stray = [name for key in keys for name in convention.keys(key) if name in pod.annotations]
     return "".join(f"annotation {name} has no effect; write {_container_key(name)}" for name in stray[:1])
@@ -264,14 +264,14 @@ class Annotation:
         text: the value, as it is.
     """
 
-    __slots__ = ("_unknown", "key", "text")
+    __slots__ = ("_warnings", "key", "text")
 
     def __init__(self, key: str, text: str) -> None:
         self.key = key
         self.text = text
-        self._unknown: list[str] = []
+        self._warnings: list[str] = []
 
-    def wrong(self, place: str, reason: str, step: str = "") -> Reject:
+    def refusal(self, place: str, reason: str, step: str = "") -> Reject:
         """The refusal to raise: where in the value, "" for the whole; what is wrong; and what to do instead."""
         where = f"annotation {plain(self.key, 256)}: {plain(place, 128)}".removesuffix(": ")
         return Reject(f"{where}: {plain(reason)}" + (f"; {plain(step)}" if step else ""))
@@ -282,38 +282,38 @@ class Annotation:
         try:
             yield
         except (TypeError, ValueError) as error:
-            found = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
-            if found is None:
-                raise self.wrong(place, str(error)) from None
-            key = names.get(found[1], found[1]) + found[2]
-            reason, _, step = found[3].partition("; use remove_")
+            match = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
+            if match is None:
+                raise self.refusal(place, str(error)) from None
+            key = names.get(match[1], match[1]) + match[2]
+            reason, _, step = match[3].partition("; use remove_")
             if step:  # a method is no step for the writer of an annotation
                 step = "leave the '-' out: annotations only add"
-            raise self.wrong(f"{place}.{key}".strip("."), reason, step) from None
+            raise self.refusal(f"{place}.{key}".strip("."), reason, step) from None
 
     # -- shapes of values ---------------------------------------------------------------------------------------------
 
-    def one(self, kind: type[T]) -> T | None:
+    def row(self, kind: type[T]) -> T | None:
         """A table of keys, as the NamedTuple `kind`: its fields are the keys, those without a default are needed."""
         with self._refusing():
             root = self._root()
-            return None if root is None else table(root, "", kind, self._unknown)
+            return None if root is None else table(root, "", kind, self._warnings)
 
-    def many(self, kind: type[T], key: str = "") -> list[T]:
+    def rows(self, kind: type[T], key: str = "") -> list[T]:
         """A list of tables. No two of them may have the same value of the field `key`, if that is given."""
         with self._refusing():
             nodes = enumerate(items(self._root(), ""))
-            made = [table(node, f"[{place}]", kind, self._unknown) for place, node in nodes]
+            rows = [table(node, f"[{place}]", kind, self._warnings) for place, node in nodes]
         if key:
-            self.different((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(made))
-        return made
+            self.refuse_duplicates((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(rows))
+        return rows
 
     def texts(self) -> list[str]:
         """A list of texts, each of them given once."""
         with self._refusing():
-            made = list(texts(self._root(), ""))
-        self.different((f"[{place}]", text) for place, text in enumerate(made))
-        return made
+            values = list(texts(self._root(), ""))
+        self.refuse_duplicates((f"[{place}]", text) for place, text in enumerate(values))
+        return values
 
     def pairs(self) -> dict[str, str]:
         """A table of any keys, with texts for values."""
@@ -321,42 +321,42 @@ class Annotation:
             root = self._root()
             return {} if root is None else {key: text(node, key) for key, node in keys(root, "")}
 
-    def different(self, found: Iterable[tuple[str, str]]) -> None:
-        """Refuse a value that is there a second time; `found` are places with what is there."""
-        seen: dict[str, str] = {}
-        for place, value in found:
-            if value in seen:
+    def refuse_duplicates(self, values: Iterable[tuple[str, str]]) -> None:
+        """Refuse a value that is there a second time; `values` are places with what is there."""
+        place_by_value: dict[str, str] = {}
+        for place, value in values:
+            if value in place_by_value:
                 shown = quote(cut(value, 60))
-                raise self.wrong(place, f"{shown} is already at {seen[value]}", "leave one of them out")
-            seen[value] = place
+                raise self.refusal(place, f"{shown} is already at {place_by_value[value]}", "leave one of them out")
+            place_by_value[value] = place
 
-    def doubt(self, words: str) -> None:
+    def warn(self, warning: str) -> None:
         """Note what is taken and looks like a mistake, beginning with its place."""
-        self._unknown.append(words)
+        self._warnings.append(warning)
 
     @property
-    def unknown(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Warnings, in words: keys that are not known, with a suggestion for each, and doubts."""
-        return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
+        return [plain(f"annotation {self.key}: {words}") for words in self._warnings]
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             yield
         except InvalidValue as error:
-            raise self.wrong(error.place, error.reason, error.step) from None
+            raise self.refusal(error.place, error.reason, error.step) from None
 
     def _root(self) -> Any:
         """The node of the whole value; None if it says nothing."""
-        if len(self.text) > LONGEST:
-            raise InvalidValue("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
+        if len(self.text) > MAX_CHARACTERS:
+            raise InvalidValue("", f"it has {len(self.text)} characters", f"write {MAX_CHARACTERS} at most")
         if not self.text.strip():
             return None
         from nri.config.source import Source
         from nri.config.yaml_text import compose_yaml
 
         try:
-            node = compose_yaml(Source("", self.text, "yaml"), MOST_VALUES)
+            node = compose_yaml(Source("", self.text, "yaml"), MAX_VALUES)
         except ConfigError as error:
             line = error.source.lstrip(":")
             place = ", ".join(filter(None, (line and f"line {line}", error.key)))

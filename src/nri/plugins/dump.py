@@ -56,8 +56,8 @@ def _entry(key: str, value: Any, indent: str) -> list[str]:
 
 
 def _item(item: Any, indent: str) -> list[str]:
-    first, *rest = yaml_lines(item, indent + "  ")
-    return [f"{indent}- {first[len(indent) + 2 :]}", *rest]
+    first, *others = yaml_lines(item, indent + "  ")
+    return [f"{indent}- {first[len(indent) + 2 :]}", *others]
 
 
 def _scalar(value: Any) -> str:

@@ -83,14 +83,16 @@ def file_name_of(index: str, name: str) -> str:
 def refuse_untrusted(path: Path) -> None:
     """Refuse a file that others may change, or replace through a folder above it: a plugin runs as root."""
     for place in (path, *path.parents):
-        found = place.stat()
+        status = place.stat()
         kind = "file" if place == path else "folder"
-        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX  # as /tmp: there no user can replace another's files
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-            reason = f"others may write to this {kind} (mode {found.st_mode & 0o7777:04o}), and a plugin runs as root"
+        sticky = (
+            kind == "folder" and status.st_mode & stat.S_ISVTX
+        )  # as /tmp: there no user can replace another's files
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            reason = f"others may write to this {kind} (mode {status.st_mode & 0o7777:04o}), and a plugin runs as root"
             raise NriError(f"{place}: {reason}. First: chmod go-w {place}")
-        if os.geteuid() == 0 and found.st_uid != 0:
-            reason = f"this {kind} belongs to user {found.st_uid}, and a plugin runs as root"
+        if os.geteuid() == 0 and status.st_uid != 0:
+            reason = f"this {kind} belongs to user {status.st_uid}, and a plugin runs as root"
             raise NriError(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
 
 
@@ -135,13 +137,15 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
 
 def find(folder: Path, name: str) -> Path | None:
     """Find the launcher of that name; None if there is none. NriError if there are several, or one that is not ours."""
-    found = _called(name, _files(folder))
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    launchers = _with_name(name, _files(folder))
+    if len(launchers) > 1:
+        names = ", ".join(path.name for path in launchers)
         raise NriError(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
-    if found and not is_ours(found[0]):
-        raise NriError(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
-    return found[0] if found else None
+    if launchers and not is_ours(launchers[0]):
+        raise NriError(
+            f"{launchers[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {launchers[0]}"
+        )
+    return launchers[0] if launchers else None
 
 
 def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
@@ -149,22 +153,22 @@ def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
 
     NriError if there are several.
     """
-    there = {path.name for path in _files(folder)}
-    files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in there]
-    found = [path.with_name(f"{path.name}.conf") for path in _called(name, files)]
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    installed = {path.name for path in _files(folder)}
+    files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in installed]
+    drop_in_files = [path.with_name(f"{path.name}.conf") for path in _with_name(name, files)]
+    if len(drop_in_files) > 1:
+        names = ", ".join(path.name for path in drop_in_files)
         raise NriError(f"{drop_ins}: several files are left of {name}: {names}. Say which, with its index")
-    return found[0] if found else None
+    return drop_in_files[0] if drop_in_files else None
 
 
 def not_there(folder: Path, name: str) -> NriError:
     """Return the error that there is no plugin of a name, with those that there are."""
-    there = launched(folder)
-    near = difflib.get_close_matches(name, [*there, *(each[3:] for each in there)], 1, 0.6)
+    names = launched(folder)
+    matches = difflib.get_close_matches(name, [*names, *(file_name[3:] for file_name in names)], 1, 0.6)
     missing = "The folder is empty" if folder.is_dir() else "There is no such folder"
-    meant = f"Did you mean {near[0]}? " if near else ""
-    step = f"{meant}There are: {', '.join(there)}" if there else missing
+    suggestion = f"Did you mean {matches[0]}? " if matches else ""
+    step = f"{suggestion}There are: {', '.join(names)}" if names else missing
     return NriError(f"{folder}: no plugin {name} there. {step}")
 
 
@@ -182,7 +186,7 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in names if re.match(r"\d\d-.", name) and not (folder / name).is_dir()]
 
 
-def _called(name: str, files: list[Path]) -> list[Path]:
+def _with_name(name: str, files: list[Path]) -> list[Path]:
     """Choose the files of a name, which may have its index."""
     with_index = re.fullmatch(r"\d\d-.+", name) is not None
     return [path for path in files if (path.name if with_index else path.name[3:]) == name]

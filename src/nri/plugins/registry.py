@@ -54,11 +54,11 @@ def find(name: str) -> EntryPoint | None:
 
     ConfigError if two distributions have registered the name.
     """
-    found = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
-    if len(found) > 1:
-        places = ", ".join(entry.value for entry in found)
+    entries = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
+    if len(entries) > 1:
+        places = ", ".join(entry.value for entry in entries)
         raise ConfigError(name, "", f"several plugins are registered under this name. Say which: {places}")
-    return found[0] if found else None
+    return entries[0] if entries else None
 
 
 def load(entry: EntryPoint) -> type[Plugin]:
@@ -75,8 +75,8 @@ def load(entry: EntryPoint) -> type[Plugin]:
 
 def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
     """Return the error that no plugin has this name, with the nearest that has one; `or_file`: nor is it a file."""
-    near = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
-    step = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names())}"
+    matches = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
+    step = f"; did you mean {matches[0]}?" if matches else f". There are: {', '.join(names())}"
     what = "no such file, and no plugin has this name" if or_file else "no plugin has this name"
     return ConfigError(name, "", f"{what}{step}")
 
@@ -104,6 +104,6 @@ def describe(entry: EntryPoint) -> dict[str, Any]:
 
 def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
     """List the keys of a configuration; of one without a meaning, that of its flag."""
-    of_flags = {key: meaning for key, _, meaning in flags.values()}
-    found = [key._replace(meaning=key.meaning or of_flags.get(key.key, "")) for key in keys(config)]
-    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in found]
+    meaning_by_key = {key: meaning for key, _, meaning in flags.values()}
+    rows = [key._replace(meaning=key.meaning or meaning_by_key.get(key.key, "")) for key in keys(config)]
+    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in rows]

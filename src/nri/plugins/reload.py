@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: How often files are looked at, and how long a plugin may take to stop, in seconds.
-GLANCE_S = 0.3
-PATIENCE_S = 5.0
+POLL_INTERVAL_S = 0.3
+STOP_TIMEOUT_S = 5.0
 #: How long a changed file may take to be loaded, in seconds, and the program that loads it.
-LOADING_S = 20.0
-_LOADS = """\
+LOAD_TIMEOUT_S = 20.0
+_LOAD_PROGRAM = """\
 import sys
 from nri.errors import NriError
 from nri.plugins.loader import load
@@ -42,7 +42,7 @@ except NriError as error:
     sys.exit(" ".join(str(error).splitlines()))
 """
 #: Files that are watched at most; a plugin that lies in a huge tree is watched for its nearest files.
-MOST_FILES = 500
+MAX_FILES = 500
 
 
 def main_file(target: str) -> Path:
@@ -68,8 +68,8 @@ def _module_file(name: str) -> str | None:
 
 def files_of(main: Path) -> list[Path]:
     """List the plugin's own file and the Python files beside it, which it may import."""
-    beside = [path for pattern in ("*.py", "*/*.py") for path in sorted(main.parent.glob(pattern)) if path != main]
-    return [main, *beside][:MOST_FILES]
+    neighbours = [path for pattern in ("*.py", "*/*.py") for path in sorted(main.parent.glob(pattern)) if path != main]
+    return [main, *neighbours][:MAX_FILES]
 
 
 def child_command() -> list[str]:
@@ -82,25 +82,25 @@ def mistake_of(target: str, stop: Stop) -> str:
 
     Nothing is known of one that is not loaded yet when we are stopped.
     """
-    command = [sys.executable, "-c", _LOADS, target]
-    until = monotonic() + LOADING_S
+    command = [sys.executable, "-c", _LOAD_PROGRAM, target]
+    deadline = monotonic() + LOAD_TIMEOUT_S
     with subprocess.Popen(  # noqa: S603 - our own program
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
     ) as loading:
-        while not stop and monotonic() < until:
+        while not stop and monotonic() < deadline:
             try:
-                said = loading.communicate(timeout=GLANCE_S)[1]
+                output = loading.communicate(timeout=POLL_INTERVAL_S)[1]
             except subprocess.TimeoutExpired:
                 continue
-            lines = said.strip().splitlines() or [f"{target}: loading it ended with exit code {loading.returncode}"]
+            lines = output.strip().splitlines() or [f"{target}: loading it ended with exit code {loading.returncode}"]
             return lines[-1] if loading.returncode else ""
         loading.kill()
-    return "" if stop else f"{target}: it is not loaded within {LOADING_S:g} s"
+    return "" if stop else f"{target}: it is not loaded within {LOAD_TIMEOUT_S:g} s"
 
 
 def supervise(target: str, *, quiet: bool = False) -> int:
     """Run, watch, start again; returns the exit code once stopped. `quiet`: without a word about it."""
-    say = _say if not quiet else lambda _: None
+    log = _log if not quiet else lambda _: None
     stop = Stop()
     stop.listen()
     main = main_file(target)
@@ -108,39 +108,39 @@ def supervise(target: str, *, quiet: bool = False) -> int:
     while True:
         # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
         child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)  # noqa: S603
-        wrong = "?"
-        while wrong and not stop:
-            _wait_for_change(child, watch, main, stop, say)
+        mistake = "?"
+        while mistake and not stop:
+            _wait_for_change(child, watch, main, stop, log)
             watch = Watch(*files_of(main))  # before it is loaded: what changes meanwhile is a change
-            wrong = mistake_of(target, stop)
-            if wrong and not stop:
+            mistake = mistake_of(target, stop)
+            if mistake and not stop:
                 running = "the plugin before runs on" if child.poll() is None else "none runs"
-                say(f"{wrong} ({running}; waiting for a change)")
+                log(f"{mistake} ({running}; waiting for a change)")
         if not stop:
-            say("a file has changed, starting again")
+            log("a file has changed, starting again")
         code = _end(child)
         if stop:
             return code or stop.exit_code
 
 
 def _wait_for_change(
-    child: subprocess.Popen[bytes], watch: Watch, main: Path, stop: Stop, say: Callable[[str], None]
+    child: subprocess.Popen[bytes], watch: Watch, main: Path, stop: Stop, log: Callable[[str], None]
 ) -> None:
     """Wait until stopped, or until a file has changed and the plugin's own is there; the child may end meanwhile."""
     changed = away = ended = False
     while not stop and (away or not changed):
-        stop.wait(GLANCE_S)
+        stop.wait(POLL_INTERVAL_S)
         changed = watch.changed() or changed
         if changed and away == main.exists():
             away = not away
             if away:
-                say(f"{main} is gone; waiting for it to come back")
+                log(f"{main} is gone; waiting for it to come back")
         if not (ended or changed or stop) and child.poll() is not None:
             ended = True
-            say(f"the plugin ended with exit code {child.returncode}; waiting for a change")
+            log(f"the plugin ended with exit code {child.returncode}; waiting for a change")
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     sys.stderr.write(f"nri: {escape(line)}\n")
 
 
@@ -149,7 +149,7 @@ def _end(child: subprocess.Popen[bytes]) -> int:
     if child.poll() is None:
         child.terminate()
         try:
-            child.wait(PATIENCE_S)
+            child.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

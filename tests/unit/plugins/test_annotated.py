@@ -10,15 +10,15 @@ from nri import Adjustment, Reject
 from nri.config import Source
 from nri.config.yaml_text import compose_yaml
 from nri.plugins.annotated import (
-    LONGEST,
-    MOST_UNKNOWN,
-    MOST_VALUES,
+    MAX_CHARACTERS,
+    MAX_UNKNOWN_KEYS,
+    MAX_VALUES,
     Annotation,
     InvalidValue,
     Mode,
     find,
     items,
-    only_for_containers,
+    pod_scope_warning,
     table,
     texts,
 )
@@ -74,7 +74,7 @@ def test_a_key_that_is_not_known_is_told_with_a_suggestion_and_many_in_a_few_lin
     unknown: list[str] = []
     assert read("path: x\nmajr: 3\n" + "".join(f"k{number}: 1\n" for number in range(1000)), unknown) == Thing("x")
     assert unknown[0] == 'majr: unknown key, left out (did you mean "major"?)'
-    assert len(unknown) == MOST_UNKNOWN
+    assert len(unknown) == MAX_UNKNOWN_KEYS
 
 
 def test_a_null_is_a_list_without_items() -> None:
@@ -154,9 +154,9 @@ def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
 def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
     pod = make_pod(annotations={"new.example/pod": "x"})
     assert find(pod, "c", *KEYS, pod_scope=False) is None
-    said = only_for_containers(pod, *KEYS)
+    said = pod_scope_warning(pod, *KEYS)
     assert said == "annotation new.example/pod has no effect; write new.example/container.NAME"
-    assert only_for_containers(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
+    assert pod_scope_warning(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
 
 
 def test_without_a_container_the_pods_own_scopes_count() -> None:
@@ -171,23 +171,23 @@ def test_without_a_container_the_pods_own_scopes_count() -> None:
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
 def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
     found = given(text)
-    assert (found.one(Thing), found.many(Thing), found.texts(), found.pairs()) == (None, [], [], {})
+    assert (found.row(Thing), found.rows(Thing), found.texts(), found.pairs()) == (None, [], [], {})
 
 
 def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
-    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').many(Thing) == [Thing("/a", 1)]
+    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').rows(Thing) == [Thing("/a", 1)]
 
 
 def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
     found = given("path: x\nmajr: 3")
-    assert found.one(Thing) == Thing("x")
-    assert found.unknown == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
+    assert found.row(Thing) == Thing("x")
+    assert found.warnings == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
 
 
 def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
     found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
-    assert found.one(Thing) == Thing("x")
-    (line,) = found.unknown
+    assert found.row(Thing) == Thing("x")
+    (line,) = found.warnings
     assert line.isprintable()
     assert len(line) <= 1024
 
@@ -213,7 +213,7 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
     ],
 )
 def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, said: str | None) -> None:
-    found = refusal(given(text).many, Thing, "path")
+    found = refusal(given(text).rows, Thing, "path")
     assert found.startswith("annotation k/container.c: ")
     if said is not None:
         assert found == f"annotation k/container.c: {said}"
@@ -235,18 +235,20 @@ def test_pairs_are_texts_by_any_key() -> None:
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
-    said = refusal(given("[" + "a," * LONGEST + "]").texts)
-    assert said == f"annotation k/container.c: it has {LONGEST * 2 + 2} characters; write {LONGEST} at most"
+    said = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
+    assert (
+        said == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write {MAX_CHARACTERS} at most"
+    )
 
 
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["- &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"- &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert f"expands to more than {MOST_VALUES} values" in refusal(given("\n".join(lines)).texts)
+    assert f"expands to more than {MAX_VALUES} values" in refusal(given("\n".join(lines)).texts)
 
 
 def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
-    said = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').many, Thing)
+    said = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').rows, Thing)
     assert said.isprintable()
     assert len(said) < 1000
 

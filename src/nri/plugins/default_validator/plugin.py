@@ -42,9 +42,9 @@ class DefaultValidatorPlugin(nri.Plugin):
     def configure(self) -> None:
         config = read(self.config)
         self._validator = DefaultValidator(config)
-        wanted = sorted({name for name in KEYS.values() if name != "enable" and getattr(config, name)})
+        checks = sorted({name for name in KEYS.values() if name != "enable" and getattr(config, name)})
         state = "checks" if config.enable else "disabled"
-        self.log.info("%s: %s", state, ", ".join(wanted) or "plugins that pods require")
+        self.log.info("%s: %s", state, ", ".join(checks) or "plugins that pods require")
 
     def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
         if not self._validator.config.enable:

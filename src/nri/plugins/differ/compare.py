@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["Difference", "differences", "yaml_differences"]
 
 #: List -> the key of its entries that says what an entry is about.
-_ABOUT = {"mounts": "destination", "devices": "path", "rlimits": "type", "namespaces": "type", "CDI_devices": "name"}
+_KEY_FIELDS = {
+    "mounts": "destination",
+    "devices": "path",
+    "rlimits": "type",
+    "namespaces": "type",
+    "CDI_devices": "name",
+}
 #: Lines of YAML around a difference.
-_AROUND = 3
+_CONTEXT_LINES = 3
 
 
 class Difference(NamedTuple):
@@ -34,18 +40,18 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         # Keys are of others: a path of a mount may have a line end in it, and what follows would be a line of the log.
-        return f"{self.kind}: {escape(self.path)}: From: {_shown(self.before)} -> To: {_shown(self.after)}"
+        return f"{self.kind}: {escape(self.path)}: From: {_one_line(self.before)} -> To: {_one_line(self.after)}"
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
     """The differences of two trees (`nri.plugins.dump.tree_of`), in the order of their paths."""
     if before == after:
         return
-    given = before or after
-    if isinstance(given, list):
+    present = before or after
+    if isinstance(present, list):
         name = path.rpartition(".")[2]
         before, after, pattern = _table(name, before or []), _table(name, after or []), "{}[{}]"
-    elif isinstance(given, dict) and given and not (path.endswith("]") and None in (before, after)):
+    elif isinstance(present, dict) and present and not (path.endswith("]") and None in (before, after)):
         before, after, pattern = before or {}, after or {}, "{}.{}" if path else "{}{}"
     else:  # a scalar, an empty message, or the whole entry of a list
         kind = "create" if before is None else "delete" if after is None else "update"
@@ -60,19 +66,19 @@ def _table(name: str, items: list[Any]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for place, item in enumerate(items):
         if isinstance(item, dict):
-            key = str(item.get(_ABOUT.get(name, ""), place))
+            key = str(item.get(_KEY_FIELDS.get(name, ""), place))
         else:
             key = str(item).partition("=")[0] if name == "env" else str(item)
         table[f"{key}, {place}" if key in table else key] = item
     return table
 
 
-def _shown(value: Any) -> str:
+def _one_line(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{escape(key)}: {_shown(value[key])}" for key in sorted(value)) + "}"
+        return "{" + ", ".join(f"{escape(key)}: {_one_line(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(_one_line, value)) + "]"
     return "<nil>" if value is None else yaml_lines(value)[0]
 
 
@@ -80,5 +86,5 @@ def yaml_differences(before: Any, after: Any) -> list[str]:
     """The lines of YAML that differ, with a few lines around them: `+` for new ones, `-` for those that are gone."""
     import difflib
 
-    found = difflib.unified_diff(yaml_lines(before), yaml_lines(after), lineterm="", n=_AROUND)
-    return [line for line in found if not line.startswith(("+++", "---"))]
+    lines = difflib.unified_diff(yaml_lines(before), yaml_lines(after), lineterm="", n=_CONTEXT_LINES)
+    return [line for line in lines if not line.startswith(("+++", "---"))]

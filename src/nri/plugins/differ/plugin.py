@@ -62,7 +62,7 @@ FLAGS = {
 
 
 #: Messages of events that an index keeps for the next one; more are of events that never got there.
-MOST_KEPT = 512
+MAX_KEPT_EVENTS = 512
 
 
 class _Messages:
@@ -75,11 +75,11 @@ class _Messages:
     def keep(self, place: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
         """Keep an event's messages for the next place."""
         with self._lock:
-            mine = self.by_place.setdefault(place, {})
-            mine.pop(event, None)
-            mine[event] = messages
-            if len(mine) > MOST_KEPT:
-                del mine[next(iter(mine))]
+            messages_by_event = self.by_place.setdefault(place, {})
+            messages_by_event.pop(event, None)
+            messages_by_event[event] = messages
+            if len(messages_by_event) > MAX_KEPT_EVENTS:
+                del messages_by_event[next(iter(messages_by_event))]
 
     def take(self, place: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
         """Take the messages of an event from a place; None if that place was not given it."""
@@ -107,20 +107,20 @@ class Differ(nri.Plugin):
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
-        asked = cls()
-        settings.apply(asked, "", options.config, options.own)
-        return cls.row(asked.config.indices, options)
+        probe = cls()
+        settings.apply(probe, "", options.config, options.own)
+        return cls.row(probe.config.indices, options)
 
     @classmethod
     def row(cls, indices: Sequence[int], options: Any) -> list[tuple[PluginBase, Any]]:
         """Make the connections for these indices, each with its options."""
         ascending, messages = sorted(indices), _Messages()
-        made: list[tuple[PluginBase, Any]] = []
+        connections: list[tuple[PluginBase, Any]] = []
         for place, index in enumerate(ascending):
-            own = copy.copy(options)
-            own.index = f"{index:02d}"
-            made.append((cls(ascending, place, messages), own))
-        return made
+            connection_options = copy.copy(options)
+            connection_options.index = f"{index:02d}"
+            connections.append((cls(ascending, place, messages), connection_options))
+        return connections
 
     def configure(self) -> None:
         try:
@@ -173,27 +173,27 @@ class Differ(nri.Plugin):
 
     def _compare(self, event: str, **messages: Any) -> None:
         """Log what has changed since the index before, and keep the messages for the one after."""
-        about = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
+        event_key = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
         if self._place == 0:
             if self.config.verboseLevel > 0:
                 for tag, message in messages.items():
                     self._write(f"{event}: {tag}", yaml_lines(tree_of(message)))
         else:
-            before = self.messages.take(self._place - 1, about)
+            before = self.messages.take(self._place - 1, event_key)
             for tag, message in messages.items() if before is not None else ():
-                self._tell(event, tag, before[tag], message)  # type: ignore[index]
+                self._log_differences(event, tag, before[tag], message)  # type: ignore[index]
         if self._place < self._last:
-            self.messages.keep(self._place, about, messages)
+            self.messages.keep(self._place, event_key, messages)
 
-    def _tell(self, event: str, tag: str, before: Any, after: Any) -> None:
+    def _log_differences(self, event: str, tag: str, before: Any, after: Any) -> None:
         if before == after:
             self._write(f"{event}: {tag}", ["<no changes>"])
             return
         old, new = tree_of(before), tree_of(after)
         if self.config.verboseLevel > 1:
             self._write(f"{event}: {tag} before", yaml_lines(old))
-        found = yaml_differences(old, new) if self.config.yaml else list(map(str, differences(old, new)))
-        self._write(f"{event}: {tag}", found)
+        lines = yaml_differences(old, new) if self.config.yaml else list(map(str, differences(old, new)))
+        self._write(f"{event}: {tag}", lines)
         if self.config.verboseLevel > 1:
             self._write(f"{event}: {tag} after", yaml_lines(new))
 

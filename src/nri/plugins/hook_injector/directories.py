@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["HookDirectories", "HooksChange"]
 
 #: Files of one directory at most.
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 
 
 class HooksChange(NamedTuple):
@@ -46,7 +46,7 @@ class HooksChange(NamedTuple):
     warnings: Sequence[ConfigError]
 
 
-class _Seen(NamedTuple):
+class _Snapshot(NamedTuple):
     """The files, errors and programs that were there at one look.
 
     Attributes:
@@ -71,12 +71,12 @@ class HookDirectories:
         hooks: all hooks, in the order in which they are to run.
     """
 
-    __slots__ = ("_lock", "_seen", "directories", "hooks")
+    __slots__ = ("_lock", "_snapshot", "directories", "hooks")
 
     def __init__(self, directories: Sequence[str]) -> None:
         self.directories = tuple(directories)
         self.hooks: tuple[Hook, ...] = ()
-        self._seen: _Seen | None = None
+        self._snapshot: _Snapshot | None = None
         self._lock = allocate_lock()
 
     def refresh(self) -> HooksChange | None:
@@ -86,8 +86,10 @@ class HookDirectories:
         """
         with self._lock:
             files, errors = self._list()
-            programs = {} if self._seen is None else {path: os.path.exists(path) for path in self._seen.programs}
-            if self._seen == _Seen(files, tuple(str(error) for error in errors), programs):
+            programs = (
+                {} if self._snapshot is None else {path: os.path.exists(path) for path in self._snapshot.programs}
+            )
+            if self._snapshot == _Snapshot(files, tuple(str(error) for error in errors), programs):
                 return None
             return self._read(files, errors)
 
@@ -103,14 +105,14 @@ class HookDirectories:
             except OSError as error:
                 errors.append(ConfigError(directory, "", f"cannot read the directory: {error.strerror or error}"))
                 continue
-            if len(names) > MOST_FILES:
-                errors.append(ConfigError(directory, "", f"holds {len(names)} hooks; {MOST_FILES} are read at most"))
+            if len(names) > MAX_FILES:
+                errors.append(ConfigError(directory, "", f"holds {len(names)} hooks; {MAX_FILES} are read at most"))
                 continue
             for name in names:
                 path = os.path.join(directory, name)
-                seen = fingerprint(path)
-                if seen is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is not a file
-                    files[path] = seen
+                stamp = fingerprint(path)
+                if stamp is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is not a file
+                    files[path] = stamp
         return files, errors
 
     def _read(self, files: Mapping[str, Fingerprint], errors: list[ConfigError]) -> HooksChange:
@@ -120,11 +122,11 @@ class HookDirectories:
         for path in files:
             name = os.path.basename(path)
             try:
-                hook, odd = parse_hook(name, read_file(path, "json"))
+                hook, hook_warnings = parse_hook(name, read_file(path, "json"))
             except ConfigError as error:
                 errors.append(error)
                 continue
-            warnings += odd
+            warnings += hook_warnings
             programs[hook.path] = os.path.exists(hook.path)
             if programs[hook.path]:
                 hooks[name] = hook
@@ -132,7 +134,7 @@ class HookDirectories:
                 step = "the hook is left out until it is there"
                 warnings.append(ConfigError(path, "hook.path", f"there is no {hook.path}", step))
         failed = tuple(str(error) for error in errors if error.source in self.directories)
-        self._seen = _Seen(files, failed, programs)
+        self._snapshot = _Snapshot(files, failed, programs)
         if errors:
             return HooksChange(together(errors), ())
         self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))

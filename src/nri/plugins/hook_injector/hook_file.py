@@ -30,7 +30,7 @@ __all__ = ["Hook", "parse_hook"]
 Stage = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 
 #: Seconds that a hook may be given: the numbers of the protocol.
-LONGEST_TIMEOUT_S = 2**63 - 1
+MAX_TIMEOUT_S = 2**63 - 1
 
 
 class Hook(NamedTuple):
@@ -108,10 +108,10 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
-    return _Reading(name, source, tree, _Version100 if version == "1.0.0" else _Version010).hook()
+    return _Reader(name, source, tree, _Version100 if version == "1.0.0" else _Version010).hook()
 
 
-class _Reading:
+class _Reader:
     """One file that is being read."""
 
     def __init__(self, name: str, source: Source, tree: dict[str, Any], schema: type) -> None:
@@ -119,16 +119,16 @@ class _Reading:
         self._source = source
         self._problems: list[Problem] = []
         self._warnings: list[Problem] = []
-        self._given = self._instance(schema, tree)
+        self._document = self._instance(schema, tree)
 
     def hook(self) -> tuple[Hook, list[ConfigError]]:
-        given = self._given
-        made = self._current(given) if isinstance(given, _Version100) else self._old(given)
+        document = self._document
+        hook = self._current(document) if isinstance(document, _Version100) else self._old(document)
         if self._problems:
             _refuse(self._source, self._problems)
-        if not made.when.commands and not self._may_match(made.when):
+        if not hook.when.commands and not self._may_match(hook.when):
             self._warnings.append(Problem(("when",), "is never true, so the hook is for no container"))
-        return made, located(self._source, self._warnings)
+        return hook, located(self._source, self._warnings)
 
     @staticmethod
     def _may_match(when: When) -> bool:
@@ -140,37 +140,37 @@ class _Reading:
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _instance(self, schema: type, tree: dict[str, Any]) -> Any:
-        tree = self._as_declared(schema, tree, ())
-        made = typed.build(typed.check(schema, tree, (), self._problems), (), self._problems)
+        tree = self._in_schema(schema, tree, ())
+        document = typed.build(typed.check(schema, tree, (), self._problems), (), self._problems)
         if self._problems:
             _refuse(self._source, self._problems)
-        return made
+        return document
 
-    def _as_declared(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
+    def _in_schema(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
         """The tree with its keys in the schema's spelling, without nulls, and without what is not known."""
-        known = typed.fields_of(schema)
-        names = {name.lower(): name for name in known}
+        types = typed.fields_of(schema)
+        names = {name.lower(): name for name in types}
         declared: dict[str, Any] = {}
         for key, value in tree.items():
             name = names.get(key.lower())
             if name is None:
-                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, known)))
+                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, types)))
             elif name in declared:
                 self._problems.append(Problem((*path, key), "the key is given twice", "keep one of them"))
             elif value is not None:
-                inner = known[name]
+                inner = types[name]
                 nested = isinstance(value, dict) and typed.is_plain(inner)
-                declared[name] = self._as_declared(inner, value, (*path, name)) if nested else value
+                declared[name] = self._in_schema(inner, value, (*path, name)) if nested else value
         return declared
 
     # -- schemas ------------------------------------------------------------------------------------------------------
 
-    def _current(self, given: _Version100) -> Hook:
-        program, conditions = given.hook, given.when
+    def _current(self, document: _Version100) -> Hook:
+        program, conditions = document.hook, document.when
         self._check_program(program.path, ("hook", "path"))
-        self._check_words(program.args, ("hook", "args"))
-        self._check_words(program.env, ("hook", "env"))
-        if program.timeout is not None and not 0 < program.timeout <= LONGEST_TIMEOUT_S:
+        self._check_strings(program.args, ("hook", "args"))
+        self._check_strings(program.env, ("hook", "env"))
+        if program.timeout is not None and not 0 < program.timeout <= MAX_TIMEOUT_S:
             self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is not a number of seconds above 0"))
         annotations = [
             (
@@ -181,29 +181,31 @@ class _Reading:
         ]
         commands = [self._pattern(text, ("when", "commands", place)) for place, text in enumerate(conditions.commands)]
         when = When(conditions.always, conditions.hasBindMounts, tuple(annotations), tuple(commands))
-        stages = tuple(given.stages)
+        stages = tuple(document.stages)
         return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
 
-    def _old(self, given: _Version010) -> Hook:
-        self._check_program(given.hook, ("hook",))
-        self._check_words(given.arguments or (), ("arguments",))
-        stages = self._either("stages", given.stages, "stage", given.stage)
+    def _old(self, document: _Version010) -> Hook:
+        self._check_program(document.hook, ("hook",))
+        self._check_strings(document.arguments or (), ("arguments",))
+        stages = self._single("stages", document.stages, "stage", document.stage)
         if stages is None:
             self._problems.append(Problem(("stages",), "missing, and it has no default", "add it"))
-        commands = self._either("cmds", given.cmds, "cmd", given.cmd) or []
-        values = self._either("annotations", given.annotations, "annotation", given.annotation)
-        key = "annotations" if given.annotations is not None else "annotation"
+        commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
+        values = self._single("annotations", document.annotations, "annotation", document.annotation)
+        key = "annotations" if document.annotations is not None else "annotation"
         pairs = () if values is None else ((Pattern(".*"), self._pattern("|".join(values), (key,))),)
         patterns = [self._pattern(text, ("cmds", place)) for place, text in enumerate(commands)]
-        when = When(None, given.hasbindmounts, pairs, tuple(patterns), any_of=True)
-        args = () if given.arguments is None else (given.hook, *given.arguments)
-        return Hook(self._name, given.hook, args, (), None, tuple(stages or ()), when)
+        when = When(None, document.hasbindmounts, pairs, tuple(patterns), any_of=True)
+        args = () if document.arguments is None else (document.hook, *document.arguments)
+        return Hook(self._name, document.hook, args, (), None, tuple(stages or ()), when)
 
-    def _either(self, name: str, one: list[Any] | None, other_name: str, other: list[Any] | None) -> list[Any] | None:
+    def _single(
+        self, name: str, values: list[Any] | None, other_name: str, other_values: list[Any] | None
+    ) -> list[Any] | None:
         """The value of a key that has two spellings."""
-        if one is not None and other is not None:
+        if values is not None and other_values is not None:
             self._problems.append(Problem((other_name,), f'is given beside "{name}", which means the same', "keep one"))
-        return other if one is None else one
+        return other_values if values is None else values
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -213,9 +215,11 @@ class _Reading:
         elif not path.startswith("/"):
             self._problems.append(Problem(place, f"{shorten(path)} is not absolute", "OCI runtimes want it from /"))
 
-    def _check_words(self, words: Sequence[str], place: Path) -> None:
+    def _check_strings(self, strings: Sequence[str], place: Path) -> None:
         """Complain of what no program can be given, here and not at each container."""
-        self._problems += [Problem((*place, at), "has a NUL in it") for at, word in enumerate(words) if "\0" in word]
+        self._problems += [
+            Problem((*place, at), "has a NUL in it") for at, string in enumerate(strings) if "\0" in string
+        ]
 
     def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
         try:

@@ -17,13 +17,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly", "load"]
+__all__ = ["MAX_STEPS", "Budget", "Pattern", "TooCostly", "load"]
 
 #: Bytes of texts times instructions of patterns that all searches of one budget may take: two seconds at the very
 #: worst, and usually a thousandth of that.
-MOST_STEPS = 1 << 29
+MAX_STEPS = 1 << 29
 #: Characters of a pattern. RE2 itself bounds the size of the program that it makes of them.
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 #: A quoted part, a character after a backslash, or `\C`: RE2 takes that for any byte, and Go refuses it.
 _ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(C)|\\.", re.DOTALL)
 
@@ -38,13 +38,13 @@ class Budget:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = MOST_STEPS
+        self.left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
         """Take so many steps. Raises TooCostly."""
         self.left -= steps
         if self.left < 0:
-            raise TooCostly(f"more than {MOST_STEPS} steps")
+            raise TooCostly(f"more than {MAX_STEPS} steps")
 
 
 class Pattern:
@@ -62,9 +62,9 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         re2 = load()
-        if len(text) > MOST_CHARACTERS:
-            raise ValueError(f"has more than {MOST_CHARACTERS} characters")
-        if any(each[1] for each in _ESCAPES.finditer(text)):
+        if len(text) > MAX_CHARACTERS:
+            raise ValueError(f"has more than {MAX_CHARACTERS} characters")
+        if any(match[1] for match in _ESCAPES.finditer(text)):
             raise ValueError(r"invalid escape sequence: \C")
         options = re2.Options()
         options.log_errors = False

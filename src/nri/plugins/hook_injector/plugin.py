@@ -32,7 +32,7 @@ WATCH_S = 1.0
 
 #: Stage as files spell it -> list of hooks in an adjustment. `prestart` is deprecated, and its hooks run at the same
 #: moment as those of `createRuntime`.
-LISTS = {
+HOOK_LISTS = {
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
     "createContainer": "create_container",
@@ -63,35 +63,35 @@ class HookInjector(nri.Plugin):
     config: Config
 
     def __init__(self) -> None:
-        self._found: HookDirectories | None = None
+        self._directories: HookDirectories | None = None
         self._logged = ""
 
     def configure(self) -> None:
         pattern.load()  # a node without it is to say so at the start, and not with the first file that has a pattern
         directories = tuple(self.config.hooks_dirs)
-        if self._found is not None and self._found.directories == directories:
-            self._look()
+        if self._directories is not None and self._directories.directories == directories:
+            self._refresh()
             return
-        found = HookDirectories(directories)
-        news = found.refresh()
-        assert news is not None  # a first look brings news
-        if news.error is not None:
-            raise news.error
-        self._found = found
-        self._tell(news)
+        hook_directories = HookDirectories(directories)
+        change = hook_directories.refresh()
+        assert change is not None  # a first look brings news
+        if change.error is not None:
+            raise change.error
+        self._directories = hook_directories
+        self._log_change(change)
 
     @nri.every(WATCH_S)
     def watch(self) -> None:
         """Look whether hooks have changed, so that a mistake is logged when it is made."""
-        self._look()
+        self._refresh()
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        self._look()
+        self._refresh()
         annotations = {**container.annotations, **pod.annotations}
         facts = Facts(container.args, annotations, bool(container.mounts), pattern.Budget())
         adjustment = nri.Adjustment()
         added: list[str] = []
-        for hook in self._found.hooks if self._found is not None else ():
+        for hook in self._directories.hooks if self._directories is not None else ():
             try:
                 if not hook.when.match(facts):
                     continue
@@ -100,34 +100,34 @@ class HookInjector(nri.Plugin):
             added.append(hook.name)
             adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
             for stage in hook.stages:
-                adjustment.add_hook(LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
+                adjustment.add_hook(HOOK_LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
         if not added:
             self.log.debug("no hooks to inject")
             return None
         self.log.info("OCI hooks injected: %s", ", ".join(added))
         return adjustment
 
-    def _look(self) -> None:
-        if self._found is not None and not self.config.disable_watch:
-            news = self._found.refresh()
-            if news is not None:
-                self._tell(news)
+    def _refresh(self) -> None:
+        if self._directories is not None and not self.config.disable_watch:
+            change = self._directories.refresh()
+            if change is not None:
+                self._log_change(change)
 
-    def _tell(self, news: HooksChange) -> None:
+    def _log_change(self, change: HooksChange) -> None:
         """Log what a look has brought, once."""
-        assert self._found is not None
-        errors = [] if news.error is None else apart(news.error)
-        text = "\n".join(str(each) for each in (*errors, *news.warnings))
+        assert self._directories is not None
+        errors = [] if change.error is None else apart(change.error)
+        text = "\n".join(str(message) for message in (*errors, *change.warnings))
         if errors and text == self._logged:
             return
         self._logged = text
         for error in errors:
             self.log.error("%s; all hooks stay what they were", error)
-        for warning in news.warnings:
+        for warning in change.warnings:
             self.log.warning("%s", warning)
         if not errors:
-            names = ", ".join(hook.name for hook in self._found.hooks)
-            self.log.info("hooks of %s: %s", ", ".join(self._found.directories), names or "none")
+            names = ", ".join(hook.name for hook in self._directories.hooks)
+            self.log.info("hooks of %s: %s", ", ".join(self._directories.directories), names or "none")
 
 
 if __name__ == "__main__":

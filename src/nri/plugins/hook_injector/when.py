@@ -58,41 +58,42 @@ class When(NamedTuple):
         Raises:
             ConditionError: there are `commands`, and the container has no arguments; or a pattern takes too long.
         """
-        held = False
+        holds = False
         for condition in self._conditions(facts):
             if condition() == self.any_of:
                 return self.any_of
-            held = not self.any_of
+            holds = not self.any_of
         if not self.commands:
-            return held
+            return holds
         if not facts.args:
             raise ConditionError("process.args must have at least one entry")
-        return any(_found("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
+        return any(_is_match("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
 
     def _conditions(self, facts: Facts) -> list[Callable[[], bool]]:
         """The conditions that are given but for `commands`, each as a question."""
-        given: list[Callable[[], bool]] = []
+        conditions: list[Callable[[], bool]] = []
         if self.always is not None:
             always = self.always
-            given.append(lambda: always)
+            conditions.append(lambda: always)
         if self.has_bind_mounts is not None:
-            wanted = self.has_bind_mounts
-            given.append(lambda: wanted and facts.has_bind_mounts)
-        given += [
-            lambda key=key, value=value: _annotated(key, value, facts)  # type: ignore[misc]
+            expected = self.has_bind_mounts
+            conditions.append(lambda: expected and facts.has_bind_mounts)
+        conditions += [
+            lambda key=key, value=value: _has_annotation(key, value, facts)  # type: ignore[misc]
             for key, value in self.annotations
         ]
-        return given
+        return conditions
 
 
-def _annotated(key: Pattern, value: Pattern, facts: Facts) -> bool:
+def _has_annotation(key: Pattern, value: Pattern, facts: Facts) -> bool:
     return any(
-        _found("annotation key", key, name, facts.budget) and _found("annotation value", value, text, facts.budget)
+        _is_match("annotation key", key, name, facts.budget)
+        and _is_match("annotation value", value, text, facts.budget)
         for name, text in facts.annotations.items()
     )
 
 
-def _found(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
+def _is_match(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
     try:
         return pattern.found_in(text, budget)
     except TooCostly as error:

@@ -38,13 +38,13 @@ DOMAIN = "memory-policy.nri.io"
 INJECTED = "/mnt/nri-memory-policy-mpolset"
 PROGRAM = "mpolset"
 #: A static program has less than a megabyte.
-MOST_BYTES = 16 << 20
+MAX_PROGRAM_BYTES = 16 << 20
 #: Modes that take no nodes.
 WITHOUT_NODES = ("MPOL_DEFAULT", "MPOL_LOCAL")
 #: Words for nodes; none is meant by no word.
-WORDS = ("", "all", "allowed-mems", "cpu-packages", "cpu-nodes")
+NODE_KEYWORDS = ("", "all", "allowed-mems", "cpu-packages", "cpu-nodes")
 #: Flags of which one is enough, and the one that only some modes take. Source: set_mempolicy(2).
-ONE_OF = ("MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES")
+EXCLUSIVE_FLAGS = ("MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES")
 BALANCING, BALANCED = "MPOL_F_NUMA_BALANCING", ("MPOL_BIND", "MPOL_PREFERRED_MANY")
 NODES_HELP = "all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1"
 
@@ -114,7 +114,7 @@ class MemoryPolicyPlugin(nri.Plugin):
         mpolset: str = ""
 
         def __post_init__(self) -> None:
-            check_names([each.name for each in self.classes])
+            check_names([class_.name for class_ in self.classes])
 
     config: Config
     topology: Topology
@@ -122,15 +122,15 @@ class MemoryPolicyPlugin(nri.Plugin):
     def configure(self) -> None:
         self.topology = read_topology(Root(self.config.hostRoot))
         if self.config.injectMpolset:
-            self._prepare()
+            self._install_program()
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        chosen = self._chosen(pod, container)
+        chosen = self._requested_policy(pod, container)
         if chosen is None:
             return None
-        found, policy = chosen
+        annotation, policy = chosen
         cpu = container.linux.resources.cpu
-        with found.at(""):
+        with annotation.at(""):
             check(policy)
             nodes = resolve(policy.nodes, self.topology, cpuset.parse(cpu.cpus), cpuset.parse(cpu.mems))
             if not nodes and policy.mode not in WITHOUT_NODES:
@@ -139,50 +139,52 @@ class MemoryPolicyPlugin(nri.Plugin):
         allowed = cpuset.parse(cpu.mems) or frozenset(self.topology.nodes)
         if not nodes <= allowed:
             words = cpuset.to_text(nodes), cpuset.to_text(allowed)
-            self.log.warning("%s: nodes %s are not all among those that it may use, %s", found.key, *words)
+            self.log.warning("%s: nodes %s are not all among those that it may use, %s", annotation.key, *words)
         self.log.info("%s", plain(f"{'|'.join((policy.mode, *policy.flags))} nodes={cpuset.to_text(nodes)}"))
         return adjustment
 
     def _adjustment(self, policy: Policy, nodes: str, container: nri.Container) -> nri.Adjustment:
         if not self.config.injectMpolset:
             return nri.Adjustment().set_memory_policy(policy.mode, nodes, policy.flags)
-        words = [f"{INJECTED}/{PROGRAM}", "--mode", policy.mode, "--nodes", nodes]
+        program = [f"{INJECTED}/{PROGRAM}", "--mode", policy.mode, "--nodes", nodes]
         if policy.flags:
-            words += ["--flags", ",".join(policy.flags)]
-        made = nri.Adjustment().add_mount(INJECTED, INJECTED, "bind", ["bind", "ro"])
-        return made.set_args([*words, "--", *container.args])
+            program += ["--flags", ",".join(policy.flags)]
+        adjustment = nri.Adjustment().add_mount(INJECTED, INJECTED, "bind", ["bind", "ro"])
+        return adjustment.set_args([*program, "--", *container.args])
 
-    def _chosen(self, pod: nri.PodSandbox, container: nri.Container) -> tuple[Annotation, Policy] | None:
+    def _requested_policy(self, pod: nri.PodSandbox, container: nri.Container) -> tuple[Annotation, Policy] | None:
         """The annotation that counts, and the policy that it asks for; None if there is none, or an empty one."""
         scope = f"/container.{container.name}"
-        found = by_prefix(pod, container.name, DOMAIN, "/container.")
-        asked = [found.pop(prefix) for prefix in ("policy", "class") if prefix in found]
-        for stray in found.values():
-            wrong = stray.wrong("", "it is not known", f"write policy.{DOMAIN} or class.{DOMAIN}")
-            if not asked:
+        annotations = by_prefix(pod, container.name, DOMAIN, "/container.")
+        candidates = [annotations.pop(prefix) for prefix in ("policy", "class") if prefix in annotations]
+        for stray in annotations.values():
+            wrong = stray.refusal("", "it is not known", f"write policy.{DOMAIN} or class.{DOMAIN}")
+            if not candidates:
                 raise wrong
             self.log.warning("%s", wrong)
-        asked = [each for each in asked if each.key.endswith(scope)] or asked
-        if len(asked) > 1:
-            raise asked[0].wrong("", f"{asked[1].key} is there as well", "leave one of the two out")
-        if not asked or not asked[0].text:
+        candidates = [annotation for annotation in candidates if annotation.key.endswith(scope)] or candidates
+        if len(candidates) > 1:
+            raise candidates[0].refusal("", f"{candidates[1].key} is there as well", "leave one of the two out")
+        if not candidates or not candidates[0].text:
             return None
-        policy = self._of_class(asked[0]) if asked[0].key.startswith("class") else asked[0].one(Policy)
-        for words in asked[0].unknown:
-            self.log.warning("%s", words)
-        return None if policy is None else (asked[0], policy)
+        policy = (
+            self._class_policy(candidates[0]) if candidates[0].key.startswith("class") else candidates[0].row(Policy)
+        )
+        for warning in candidates[0].warnings:
+            self.log.warning("%s", warning)
+        return None if policy is None else (candidates[0], policy)
 
-    def _of_class(self, named: Annotation) -> Policy:
-        for each in self.config.classes:
-            if each.name == named.text:
-                return Policy(each.policy.mode, each.policy.nodes, each.policy.flags)
-        known = ", ".join(each.name for each in self.config.classes) or "none"
-        raise named.wrong("", f"there is no class {quote(named.text[:64])}", f"classes here: {known}")
+    def _class_policy(self, annotation: Annotation) -> Policy:
+        for class_ in self.config.classes:
+            if class_.name == annotation.text:
+                return Policy(class_.policy.mode, class_.policy.nodes, class_.policy.flags)
+        names = ", ".join(class_.name for class_ in self.config.classes) or "none"
+        raise annotation.refusal("", f"there is no class {quote(annotation.text[:64])}", f"classes here: {names}")
 
-    def _prepare(self) -> None:
+    def _install_program(self) -> None:
         """Put the program where containers get it from."""
-        beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
-        source = self.config.mpolset or (beside if os.path.exists(beside) else shutil.which(PROGRAM) or "")
+        neighbour = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+        source = self.config.mpolset or (neighbour if os.path.exists(neighbour) else shutil.which(PROGRAM) or "")
         if not source:
             text = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{PROGRAM}.c")
             build = f"build it once: cc -O2 -static -o /usr/local/bin/{PROGRAM} {text}"
@@ -191,13 +193,13 @@ class MemoryPolicyPlugin(nri.Plugin):
         target = os.path.join(folder, PROGRAM)
         try:
             os.makedirs(folder, exist_ok=True)
-            there = os.lstat(folder)
-            if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o022:
+            status = os.lstat(folder)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 reason = f"{folder} is a link, or others may write there, and containers would run what they put there"
                 raise nri.ConfigError("configuration", "injectMpolset", reason, "remove it")
             os.chmod(folder, 0o755)  # noqa: S103 - containers of all users run it, whatever the umask is
-            program = read_regular(source, MOST_BYTES)
-            if not os.path.exists(target) or read_regular(target, MOST_BYTES) != program:
+            program = read_regular(source, MAX_PROGRAM_BYTES)
+            if not os.path.exists(target) or read_regular(target, MAX_PROGRAM_BYTES) != program:
                 write_whole(target, program, 0o755)
         except OSError as error:
             reason = f"cannot copy {source} to {target}: {error.strerror or error}"
@@ -216,8 +218,8 @@ def check(policy: Policy) -> None:
         raise ValueError("flags must not be given for MPOL_LOCAL: the kernel refuses it with some")
     if BALANCING in policy.flags and policy.mode not in BALANCED:
         raise ValueError(f"flags must not have {BALANCING} for {policy.mode}: only {' and '.join(BALANCED)} take it")
-    if set(ONE_OF) <= set(policy.flags):
-        raise ValueError(f"flags must not have both {' and '.join(ONE_OF)}: the kernel refuses them together")
+    if set(EXCLUSIVE_FLAGS) <= set(policy.flags):
+        raise ValueError(f"flags must not have both {' and '.join(EXCLUSIVE_FLAGS)}: the kernel refuses them together")
     if not policy.nodes and policy.mode not in WITHOUT_NODES:
         raise ValueError(f"nodes must be given for {policy.mode}: {NODES_HELP}")
     if policy.nodes and policy.mode in WITHOUT_NODES:
@@ -231,13 +233,15 @@ def read_nodes(nodes: str) -> str | int | frozenset[int]:
     Raises:
         ValueError: it means no nodes; begins with `nodes`.
     """
-    if nodes in WORDS:
+    if nodes in NODE_KEYWORDS:
         return nodes
-    most = nodes.removeprefix("max-dist:")
-    if most != nodes:
-        if not most.isascii() or not most.isdigit() or len(most) > 9:
-            raise ValueError(f"nodes must have a distance after max-dist:, such as max-dist:20, not {quote(most[:40])}")
-        return int(most)
+    distance = nodes.removeprefix("max-dist:")
+    if distance != nodes:
+        if not distance.isascii() or not distance.isdigit() or len(distance) > 9:
+            raise ValueError(
+                f"nodes must have a distance after max-dist:, such as max-dist:20, not {quote(distance[:40])}"
+            )
+        return int(distance)
     if not nodes[0].isdigit():
         raise ValueError(f"nodes must be {NODES_HELP}, not {quote(cut(nodes, 40))}")
     try:
@@ -252,30 +256,34 @@ def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozense
     Raises:
         ValueError: the text means no nodes; begins with `nodes`.
     """
-    meant, everything = read_nodes(nodes), frozenset(topology.nodes)
+    selection, machine_nodes = read_nodes(nodes), frozenset(topology.nodes)
     cpus = cpus or topology.online
     local = frozenset(topology.cpus[cpu].node for cpu in cpus if cpu in topology.cpus)
-    if isinstance(meant, int):
+    if isinstance(selection, int):
         rows = [topology.nodes[node].distances for node in local]
-        return frozenset(node for node in everything if any(row[node] <= meant for row in rows))
-    if isinstance(meant, frozenset):
-        if not meant <= everything:
-            raise ValueError(f"nodes must be of this machine, which has {cpuset.to_text(everything)}, not {nodes}")
-        return meant
-    if meant == "all":
-        return everything
-    if meant == "allowed-mems":
-        return mems or everything
-    if meant == "cpu-nodes":
+        return frozenset(node for node in machine_nodes if any(row[node] <= selection for row in rows))
+    if isinstance(selection, frozenset):
+        if not selection <= machine_nodes:
+            raise ValueError(f"nodes must be of this machine, which has {cpuset.to_text(machine_nodes)}, not {nodes}")
+        return selection
+    if selection == "all":
+        return machine_nodes
+    if selection == "allowed-mems":
+        return mems or machine_nodes
+    if selection == "cpu-nodes":
         return local
     packages = {topology.cpus[cpu].package for cpu in cpus if cpu in topology.cpus}
-    return frozenset(node for node in everything if _package(topology, node) in packages) if meant else frozenset()
+    return (
+        frozenset(node for node in machine_nodes if _package(topology, node) in packages) if selection else frozenset()
+    )
 
 
 def _package(topology: Topology, node: int) -> int:
     """The package of a memory node; of one without CPUs that of the nearest with some."""
     distances = topology.nodes[node].distances
-    local = min((other for other in topology.nodes.values() if other.cpus), key=lambda each: distances[each.number])
+    local = min(
+        (other for other in topology.nodes.values() if other.cpus), key=lambda candidate: distances[candidate.number]
+    )
     return topology.cpus[min(local.cpus)].package
 
 

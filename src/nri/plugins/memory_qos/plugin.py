@@ -67,7 +67,7 @@ class MemoryQos(nri.Plugin):
         unifiedannotations: tuple[str, ...] = ()
 
         def __post_init__(self) -> None:
-            check_names([each.name for each in self.classes])
+            check_names([class_.name for class_ in self.classes])
             for file in self.unifiedannotations:
                 if "/" in file or "." not in file:
                     raise ValueError(
@@ -83,38 +83,44 @@ class MemoryQos(nri.Plugin):
             self.log.warning("this node has cgroup v1, which has none of these files: containers may be refused")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = by_prefix(pod, container.name, DOMAIN, "/")
-        named = found.pop("class", None)
-        values = self._of_class(named, container) if named is not None and named.text else {}
+        annotations = by_prefix(pod, container.name, DOMAIN, "/")
+        class_annotation = annotations.pop("class", None)
+        values = (
+            self._class_values(class_annotation, container)
+            if class_annotation is not None and class_annotation.text
+            else {}
+        )
         adjustment = nri.Adjustment()
-        for file, annotation in found.items():
+        for file, annotation in annotations.items():
             if file not in self.config.unifiedannotations:
-                known = ", ".join(self.config.unifiedannotations) or "none"
+                allowed = ", ".join(self.config.unifiedannotations) or "none"
                 step = "have the operator add it to unifiedannotations"
-                raise annotation.wrong("", f"{quote(file[:64])} is not allowed here (allowed: {known})", step)
+                raise annotation.refusal("", f"{quote(file[:64])} is not allowed here (allowed: {allowed})", step)
             values[file] = annotation.text
             with annotation.at(""):
                 adjustment.add_unified(file, annotation.text)
-        for file in values.keys() - found.keys():
+        for file in values.keys() - annotations.keys():
             adjustment.add_unified(file, values[file])
         if not values:
             return None
         self.log.info("%s", plain(", ".join(f"{file}={value}" for file, value in values.items())))
         return adjustment
 
-    def _of_class(self, named: Annotation, container: nri.Container) -> dict[str, str]:
+    def _class_values(self, annotation: Annotation, container: nri.Container) -> dict[str, str]:
         """The values that a class asks for."""
-        found = next((each for each in self.config.classes if each.name == named.text), None)
-        if found is None:
-            known = ", ".join(each.name for each in self.config.classes) or "none"
-            raise named.wrong("", f"there is no class {quote(named.text[:64])}", f"classes here: {known}")
-        if not found.swaplimitratio:
+        qos_class = next((class_ for class_ in self.config.classes if class_.name == annotation.text), None)
+        if qos_class is None:
+            names = ", ".join(class_.name for class_ in self.config.classes) or "none"
+            raise annotation.refusal("", f"there is no class {quote(annotation.text[:64])}", f"classes here: {names}")
+        if not qos_class.swaplimitratio:
             return {}
         limit = container.linux.resources.memory.limit.value
         if limit <= 0:
             step = "set resources.limits.memory, or leave the class out"
-            raise named.wrong("", f"container {container.name} has no memory limit, of which a class is a part", step)
-        return {"memory.high": str(high_bytes(limit, found.swaplimitratio)), "memory.swap.max": "max"}
+            raise annotation.refusal(
+                "", f"container {container.name} has no memory limit, of which a class is a part", step
+            )
+        return {"memory.high": str(high_bytes(limit, qos_class.swaplimitratio)), "memory.swap.max": "max"}
 
 
 def high_bytes(limit_bytes: int, swap_ratio: float) -> int:

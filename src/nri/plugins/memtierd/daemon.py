@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Self
 
-__all__ = ["PROGRAM", "Daemon", "Owner", "kept", "present"]
+__all__ = ["PROGRAM", "Daemon", "Owner", "existing_folders", "present"]
 
 PROGRAM = "memtierd"
 CONFIG, OUTPUT, PID, STATS = "memtierd.config.yaml", "memtierd.output", "memtierd.pid", "memtierd.stats"
 #: How long the kernel may take to end a process that was killed, or to begin one, in seconds.
-PATIENCE_S, PAUSE_S = 5.0, 0.005
+KILL_TIMEOUT_S, POLL_INTERVAL_S = 5.0, 0.005
 #: A configuration is a few lines; a pid file has one.
-MOST_BYTES = 1 << 20
+MAX_CONFIG_BYTES = 1 << 20
 #: Of its output, at a look for it: what is longer begins anew.
-MOST_OUTPUT = 4 << 20
+MAX_OUTPUT_BYTES = 4 << 20
 
 #: Namespace, pod and container.
 Owner = tuple[str, str, str]
@@ -48,7 +48,7 @@ class Daemon:
         #: The id of the container that it was last wanted for; a pod's next one has the same folder.
         self.container = ""
         #: Whether the log says already that it has ended by itself.
-        self.told = False
+        self.is_end_logged = False
 
     @classmethod
     def start(cls, run_dir: str, owner: Owner, template: str, cgroup: str) -> Self:
@@ -65,7 +65,7 @@ class Daemon:
             try:
                 streams: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
                 streams += [(os.POSIX_SPAWN_DUP2, output, number) for number in (1, 2)]
-                pid = os.posix_spawnp(PROGRAM, _words(folder), os.environ, file_actions=streams, setsid=True,
+                pid = os.posix_spawnp(PROGRAM, _command(folder), os.environ, file_actions=streams, setsid=True,
                                       setsigdef=[signal.SIGPIPE])  # fmt: skip
             finally:
                 os.close(output)
@@ -88,23 +88,23 @@ class Daemon:
             pid = int(read_regular(os.path.join(folder, PID), 64, follow=False))
         except (OSError, ValueError):
             return None
-        return cls(folder, pid) if _runs(folder, pid) else None
+        return cls(folder, pid) if _is_running(folder, pid) else None
 
     @property
     def ended(self) -> bool:
         """Whether it runs no longer."""
         self._reap()
-        return not _runs(self.folder, self._pid)
+        return not _is_running(self.folder, self._pid)
 
     def has(self, template: str, cgroup: str) -> bool:
         """Whether it was started with this configuration."""
         try:
-            there = read_regular(os.path.join(self.folder, CONFIG), MOST_BYTES, follow=False).decode()
+            text = read_regular(os.path.join(self.folder, CONFIG), MAX_CONFIG_BYTES, follow=False).decode()
         except (OSError, UnicodeDecodeError):
             return False
-        return there == configuration(template, cgroup, self.folder)
+        return text == configuration(template, cgroup, self.folder)
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line of its output, or "" if there is none."""
         try:
             with open(os.path.join(self.folder, OUTPUT), "rb", opener=open_regular) as file:
@@ -119,7 +119,7 @@ class Daemon:
         with suppress(OSError):
             output = open_regular(os.path.join(self.folder, OUTPUT), os.O_WRONLY | os.O_NOFOLLOW)
             try:
-                if os.fstat(output).st_size > MOST_OUTPUT:
+                if os.fstat(output).st_size > MAX_OUTPUT_BYTES:
                     os.ftruncate(output, 0)
             finally:
                 os.close(output)
@@ -132,18 +132,18 @@ class Daemon:
                 stack.callback(os.close, descriptor)
                 if not self.ended:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    self._reap(PATIENCE_S)
+                    self._reap(KILL_TIMEOUT_S)
         remove_tree(self.folder)
         for above in (os.path.dirname(self.folder), os.path.dirname(os.path.dirname(self.folder))):
             with suppress(OSError):
                 os.rmdir(above)  # the last of its pod, of its namespace
 
-    def _reap(self, patience_s: float = 0.0) -> None:
+    def _reap(self, timeout_s: float = 0.0) -> None:
         """Take its exit status if it has ended, as a parent must; it may be no child of ours."""
-        end = monotonic() + patience_s
+        end = monotonic() + timeout_s
         with suppress(ChildProcessError):
             while self._pid and os.waitpid(self._pid, os.WNOHANG)[0] == 0 and monotonic() < end:
-                sleep(PAUSE_S)
+                sleep(POLL_INTERVAL_S)
 
 
 def configuration(template: str, cgroup: str, folder: str) -> str:
@@ -152,7 +152,7 @@ def configuration(template: str, cgroup: str, folder: str) -> str:
     return text.replace("$MEMTIERD_SWAP_STATS_PATH", os.path.join(folder, STATS))
 
 
-def kept(run_dir: str) -> Iterator[tuple[Owner, str]]:
+def existing_folders(run_dir: str) -> Iterator[tuple[Owner, str]]:
     """The folders that this plugin has created for containers; other folders have no configuration in them."""
     for namespace in _folders(run_dir):
         for pod in _folders(os.path.join(run_dir, namespace)):
@@ -170,22 +170,22 @@ def _folders(path: str) -> list[str]:
         return []
 
 
-def _words(folder: str) -> list[str]:
+def _command(folder: str) -> list[str]:
     return [PROGRAM, "-c", "", "-config", os.path.join(folder, CONFIG)]
 
 
-def _runs(folder: str, pid: int) -> bool:
+def _is_running(folder: str, pid: int) -> bool:
     """Whether this process is the memtierd of this folder.
 
     One that becomes a program in this moment has no command line yet, which one that has ended has not either.
     """
-    end = monotonic() + PATIENCE_S
-    while not (words := process.command_line(Root(), pid)) and monotonic() < end:
-        there = process.read_stat(Root(), pid)
-        if there is None or there.state in "ZX":
+    end = monotonic() + KILL_TIMEOUT_S
+    while not (command := process.command_line(Root(), pid)) and monotonic() < end:
+        status = process.read_stat(Root(), pid)
+        if status is None or status.state in "ZX":
             return False
-        sleep(PAUSE_S)
-    return words[-4:] == _words(folder)[1:]
+        sleep(POLL_INTERVAL_S)
+    return command[-4:] == _command(folder)[1:]
 
 
 def _make_folder(run_dir: str, parts: Sequence[str]) -> None:

@@ -22,13 +22,13 @@ __all__ = ["KEYS", "NetworkDevice", "wanted_devices"]
 KEYS = ("netdevice.noderesource.dev", "netdevices.noderesource.dev", "netdevices.nri.containerd.io")
 
 #: Devices that one pod may ask for.
-MOST_DEVICES = 64
+MAX_DEVICES = 64
 #: A device's name that the kernel takes as it is: 15 bytes, none of them a blank, `/` or `:`. It would make `net0`
 #: of `net%d`, and then the device would not be found again by the name that was asked for.
 _NAME = re.compile(r"(?!\.{1,2}\Z)[^\s/:%\0]+")
-_LONGEST_NAME = 15
+_MAX_NAME_BYTES = 15
 #: The smallest and greatest number of bytes at once that IP can use at all; what the device can is its own matter.
-_LEAST_MTU, _MOST_MTU = 68, 2**31 - 1
+_MIN_MTU, _MAX_MTU = 68, 2**31 - 1
 
 
 class NetworkDevice(NamedTuple):
@@ -60,44 +60,48 @@ def wanted_devices(pod: PodSandbox) -> tuple[list[NetworkDevice], list[str]]:
     Raises:
         Reject: the annotation holds something that cannot be used.
     """
-    found = find(pod, "", *KEYS)
-    if found is None:
+    annotation = find(pod, "", *KEYS)
+    if annotation is None:
         return [], []
-    given = found.many(NetworkDevice, "name")
-    if len(given) > MOST_DEVICES:
-        raise found.wrong("", f"it asks for {len(given)} devices", f"ask for {MOST_DEVICES} at most")
-    devices = [_checked(found, f"[{place}]", device) for place, device in enumerate(given)]
-    found.different((f"[{place}].new_name", device.new_name) for place, device in enumerate(devices))
-    return devices, found.unknown
+    rows = annotation.rows(NetworkDevice, "name")
+    if len(rows) > MAX_DEVICES:
+        raise annotation.refusal("", f"it asks for {len(rows)} devices", f"ask for {MAX_DEVICES} at most")
+    devices = [_checked_device(annotation, f"[{place}]", device) for place, device in enumerate(rows)]
+    annotation.refuse_duplicates((f"[{place}].new_name", device.new_name) for place, device in enumerate(devices))
+    return devices, annotation.warnings
 
 
-def _checked(found: Annotation, place: str, device: NetworkDevice) -> NetworkDevice:
+def _checked_device(annotation: Annotation, place: str, device: NetworkDevice) -> NetworkDevice:
     """The device with defaults filled in."""
     new_name = device.new_name or device.name
     for key, name in (("name", device.name), ("new_name", new_name)):
-        if not _NAME.fullmatch(name) or len(name.encode()) > _LONGEST_NAME:
+        if not _NAME.fullmatch(name) or len(name.encode()) > _MAX_NAME_BYTES:
             reason = f"{name!r} is not the name of a network device"
-            raise found.wrong(f"{place}.{key}", reason, f"write 1 to {_LONGEST_NAME} characters, no blank, /, : or %")
-    if device.mtu and not _LEAST_MTU <= device.mtu <= _MOST_MTU:
-        reason = f"{device.mtu} is not from {_LEAST_MTU} to {_MOST_MTU}"
-        raise found.wrong(f"{place}.mtu", reason, "leave it out for what the device has")
-    return device._replace(new_name=new_name, prefix=_prefix(found, place, device))
+            raise annotation.refusal(
+                f"{place}.{key}", reason, f"write 1 to {_MAX_NAME_BYTES} characters, no blank, /, : or %"
+            )
+    if device.mtu and not _MIN_MTU <= device.mtu <= _MAX_MTU:
+        reason = f"{device.mtu} is not from {_MIN_MTU} to {_MAX_MTU}"
+        raise annotation.refusal(f"{place}.mtu", reason, "leave it out for what the device has")
+    return device._replace(new_name=new_name, prefix=_prefix(annotation, place, device))
 
 
-def _prefix(found: Annotation, place: str, device: NetworkDevice) -> int:
+def _prefix(annotation: Annotation, place: str, device: NetworkDevice) -> int:
     """The prefix for the address; all bits of it if none is given."""
     if not device.address:
         if device.prefix:
-            raise found.wrong(f"{place}.prefix", "it is given without an address", "add 'address: ...'")
+            raise annotation.refusal(f"{place}.prefix", "it is given without an address", "add 'address: ...'")
         return 0
     try:
         bits = 8 * len(_parse(device.address))
     except ValueError:
         head, _, tail = device.address.partition("/")
         step = f"write 'address: {head}' and 'prefix: {tail}'" if tail else "write one such as 192.0.2.7 or 2001:db8::7"
-        raise found.wrong(f"{place}.address", f"{device.address!r} is no IP address", step) from None
+        raise annotation.refusal(f"{place}.address", f"{device.address!r} is no IP address", step) from None
     if not 0 <= device.prefix <= bits:
-        raise found.wrong(f"{place}.prefix", f"{device.prefix} is not from 0 to {bits}", "0 is all bits of the address")
+        raise annotation.refusal(
+            f"{place}.prefix", f"{device.prefix} is not from 0 to {bits}", "0 is all bits of the address"
+        )
     return device.prefix or bits
 
 

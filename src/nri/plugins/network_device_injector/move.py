@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["MoveError", "Origin", "Sides"]
 
 #: Bytes of an alias.
-_LONGEST_ALIAS = 255
+_MAX_ALIAS_BYTES = 255
 _ORIGIN = re.compile(r"([^\s/:%]{1,15}) nri:([0-9]{1,10}):(.*)", re.DOTALL)
 #: The greatest MTU that a request can hold, and the kernel takes.
-_MOST_MTU = 2**31 - 1
+_MAX_MTU = 2**31 - 1
 
 
 class MoveError(NriError):
@@ -47,15 +47,15 @@ class Origin(NamedTuple):
     alias: str
 
     def __str__(self) -> str:
-        return f"{self.name} nri:{self.mtu}:{self.alias}".encode()[:_LONGEST_ALIAS].decode(errors="ignore")
+        return f"{self.name} nri:{self.mtu}:{self.alias}".encode()[:_MAX_ALIAS_BYTES].decode(errors="ignore")
 
     @classmethod
     def read(cls, alias: str) -> Origin | None:
         """The origin that an alias holds, or None if it holds none: a pod with CAP_NET_ADMIN may write anything."""
-        found = _ORIGIN.fullmatch(alias)
-        if found is None or int(found[2]) > _MOST_MTU:
+        match = _ORIGIN.fullmatch(alias)
+        if match is None or int(match[2]) > _MAX_MTU:
             return None
-        return cls(found[1], int(found[2]), found[3])
+        return cls(match[1], int(match[2]), match[3])
 
 
 class Sides:
@@ -105,36 +105,36 @@ class Sides:
                     failed.add_note(f"{what}: {trouble.strerror}")
             raise failed from None
 
-    def _move_in(self, wanted: NetworkDevice, undo: list[tuple[str, Callable[[], None]]]) -> None:
+    def _move_in(self, request: NetworkDevice, undo: list[tuple[str, Callable[[], None]]]) -> None:
         host, pod = self.host, self.pod
-        found = host.device(wanted.name)
-        if found is None:
+        device = host.device(request.name)
+        if device is None:
             raise MoveError("the host has no such device")
-        if pod.device(wanted.new_name) is not None:
-            raise MoveError(f"the pod has a device {wanted.new_name} already")
-        records = host.records(found.number)
-        temporary = f"temp_{found.number}"
+        if pod.device(request.new_name) is not None:
+            raise MoveError(f"the pod has a device {request.new_name} already")
+        records = host.records(device.number)
+        temporary = f"temp_{device.number}"
 
         def did(what: str, back: Callable[[], None]) -> None:
-            undo.append((f"{wanted.name}: {what}", back))
+            undo.append((f"{request.name}: {what}", back))
 
-        did("addresses, routes, up", lambda: self._put_back(found, records))
-        host.set_up(found.number, False)
-        host.rename(found.number, temporary)
-        did("name", lambda: host.rename(_index(host, temporary), found.name))
+        did("addresses, routes, up", lambda: self._put_back(device, records))
+        host.set_up(device.number, False)
+        host.rename(device.number, temporary)
+        did("name", lambda: host.rename(_index(host, temporary), device.name))
         # Undone on the host: a device that cannot be moved back must keep its origin, for `settle_strays`.
-        did("alias", lambda: host.set_alias(_index(host, temporary), found.alias))
-        host.move(found.number, self._pod_file)
+        did("alias", lambda: host.set_alias(_index(host, temporary), device.alias))
+        host.move(device.number, self._pod_file)
         did("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
         index = _index(pod, temporary)
-        pod.set_alias(index, str(Origin(found.name, found.mtu, found.alias)))
-        pod.rename(index, wanted.new_name)
+        pod.set_alias(index, str(Origin(device.name, device.mtu, device.alias)))
+        pod.rename(index, request.new_name)
         did("temporary name", lambda: pod.rename(index, temporary))
-        if wanted.mtu:
-            pod.set_mtu(index, wanted.mtu)
-            did("MTU", lambda: pod.set_mtu(index, found.mtu))
-        if wanted.address:
-            pod.add_address(index, wanted.packed, wanted.prefix)
+        if request.mtu:
+            pod.set_mtu(index, request.mtu)
+            did("MTU", lambda: pod.set_mtu(index, device.mtu))
+        if request.address:
+            pod.add_address(index, request.packed, request.prefix)
         pod.set_up(index, True)
         did("down", lambda: pod.set_up(index, False))
 
@@ -149,20 +149,22 @@ class Sides:
 
     # -- back to the host ---------------------------------------------------------------------------------------------
 
-    def move_out(self, wanted: NetworkDevice, *, known: bool = False) -> bool:
+    def move_out(self, request: NetworkDevice, *, is_from_host: bool = False) -> bool:
         """Move a device back to the host; False if the pod does not have it (any more).
 
         Args:
-            wanted: the device as the pod has asked for it.
-            known: whether it is known to have come from the host. If not, its alias must say so: the pod of a request
+            request: the device as the pod has asked for it.
+            is_from_host: whether it is known to have come from the host. If not, its alias must say so: the pod of a request
                 that was refused may have one of its own by that name, such as its eth0.
 
         Raises:
             OSError: a step failed; the device is where it was before that, or on the host under a temporary name.
         """
-        device = self.pod.device(wanted.new_name)
+        device = self.pod.device(request.new_name)
         origin = Origin.read(device.alias) if device else None
-        if device is None or not (known or origin or device.alias == wanted.name):  # the last is the reference's alias
+        if device is None or not (
+            is_from_host or origin or device.alias == request.name
+        ):  # the last is the reference's alias
             return False
         temporary = f"temp_{device.number}"
         self.pod.set_up(device.number, False)
@@ -173,7 +175,7 @@ class Sides:
             self.pod.rename(device.number, device.name)
             self.pod.set_up(device.number, device.up)
             raise
-        settle(self.host, temporary, origin or Origin(wanted.name, device.mtu, ""))
+        settle(self.host, temporary, origin or Origin(request.name, device.mtu, ""))
         return True
 
 

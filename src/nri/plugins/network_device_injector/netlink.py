@@ -47,7 +47,7 @@ _ADDRESS_OF = struct.Struct("=BBBBi")
 _ROUTE_BYTES, _ROUTE_PROTOCOL = 12, 5
 
 #: Seconds in which the kernel must have answered; it takes microseconds, but for devices that take long to go down.
-PATIENCE_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 
 
 class Device(NamedTuple):
@@ -102,18 +102,18 @@ class Netlink:
         """The device of this name, or None."""
         attributes = _attribute(_NAME, name.encode() + b"\0") + _attribute(_EXT_MASK, _SKIP_STATISTICS)
         try:
-            found = self._request(_GET_LINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attributes)
+            messages = self._request(_GET_LINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attributes)
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return None
             raise
-        return next((_device(payload) for kind, payload in found if kind == _NEW_LINK), None)
+        return next((_device(payload) for kind, payload in messages if kind == _NEW_LINK), None)
 
     def devices(self) -> list[Device]:
         """All devices of the namespace."""
         mask = _attribute(_EXT_MASK, _SKIP_STATISTICS)
-        found = self._request(_GET_LINK, _DUMP, _LINK.pack(0, 0, 0, 0, 0) + mask)
-        return [_device(payload) for kind, payload in found if kind == _NEW_LINK]
+        messages = self._request(_GET_LINK, _DUMP, _LINK.pack(0, 0, 0, 0, 0) + mask)
+        return [_device(payload) for kind, payload in messages if kind == _NEW_LINK]
 
     def set_up(self, index: int, up: bool) -> None:
         """Bring a device up or down."""
@@ -154,7 +154,7 @@ class Netlink:
         Routes that come with an address are not among them.
         """
         addresses = self._request(_GET_ADDRESS, _DUMP, _ADDRESS_OF.pack(0, 0, 0, 0, 0))
-        found = [
+        records = [
             Record(kind, payload)
             for kind, payload in addresses
             if kind == _NEW_ADDRESS and _ADDRESS_OF.unpack_from(payload)[4] == index
@@ -165,8 +165,8 @@ class Netlink:
                 continue
             out = dict(_attributes(payload, _ROUTE_BYTES)).get(_OUT_DEVICE)
             if out is not None and struct.unpack("=i", out)[0] == index:
-                found.append(Record(kind, payload))
-        return found
+                records.append(Record(kind, payload))
+        return records
 
     def put_back(self, record: Record) -> None:
         """Add an address or a route that there was; one that is there already stays."""
@@ -180,27 +180,27 @@ class Netlink:
         self._socket.send(
             _HEADER.pack(_HEADER.size + len(payload), kind, flags | _REQUEST, self._sequence, 0) + payload
         )
-        deadline = monotonic() + PATIENCE_S
+        deadline = monotonic() + ANSWER_TIMEOUT_S
         answer: list[tuple[int, bytes]] = []
         while True:
             self._socket.settimeout(max(0.001, deadline - monotonic()))
-            for sequence, flagged, found, body in _messages(self._socket.recv(1 << 16)):
+            for sequence, message_flags, message_kind, body in _messages(self._socket.recv(1 << 16)):
                 if sequence != self._sequence:
                     continue
-                if found in (_ERROR, _DONE):
-                    _raise_error(flagged, body)
+                if message_kind in (_ERROR, _DONE):
+                    _raise_error(message_flags, body)
                     return answer
-                answer.append((found, body))
+                answer.append((message_kind, body))
                 if not flags & (_DUMP | _ACK):
                     return answer
 
 
 def open_socket() -> socket.socket:
-    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    made.bind((0, 0))
-    made.setsockopt(_NETLINK, _SHORT_ERRORS, 1)
-    made.setsockopt(_NETLINK, _WORDS_OF_ERRORS, 1)
-    return made
+    netlink_socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    netlink_socket.bind((0, 0))
+    netlink_socket.setsockopt(_NETLINK, _SHORT_ERRORS, 1)
+    netlink_socket.setsockopt(_NETLINK, _WORDS_OF_ERRORS, 1)
+    return netlink_socket
 
 
 def _raise_error(flags: int, body: bytes) -> None:
@@ -238,6 +238,6 @@ def _attributes(payload: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 def _device(payload: bytes) -> Device:
     _, _, index, flags, _ = _LINK.unpack_from(payload)
-    found = dict(_attributes(payload, _LINK.size))
-    name, alias = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (_NAME, _ALIAS))
-    return Device(index, name, bool(flags & _UP), struct.unpack("=I", found.get(_MTU, bytes(4)))[0], alias)
+    attributes = dict(_attributes(payload, _LINK.size))
+    name, alias = (attributes.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (_NAME, _ALIAS))
+    return Device(index, name, bool(flags & _UP), struct.unpack("=I", attributes.get(_MTU, bytes(4)))[0], alias)

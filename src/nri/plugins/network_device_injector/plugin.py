@@ -38,7 +38,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
     def __init__(self) -> None:
         #: Ids of the pods that this process has given devices to; of others the devices' aliases tell.
-        self._given: set[str] = set()
+        self._pods_with_devices: set[str] = set()
         self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
@@ -58,7 +58,7 @@ class NetworkDeviceInjector(nri.Plugin):
         try:
             with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
-                self._given.add(pod.id)
+                self._pods_with_devices.add(pod.id)
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
             for note in notes:
@@ -79,7 +79,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._take_back(pod)  # of a pod whose stop was not announced; else there is nothing any more
-        self._given.discard(pod.id)
+        self._pods_with_devices.discard(pod.id)
 
     def _take_back(self, pod: nri.PodSandbox) -> None:
         try:
@@ -90,15 +90,15 @@ class NetworkDeviceInjector(nri.Plugin):
         if not devices or not path:
             return
         with self._moving:
-            self._move_out(devices, path, known=pod.id in self._given)
+            self._move_out(devices, path, is_from_host=pod.id in self._pods_with_devices)
             self._settle_strays()
 
-    def _move_out(self, devices: list[NetworkDevice], path: str, *, known: bool) -> None:
+    def _move_out(self, devices: list[NetworkDevice], path: str, *, is_from_host: bool) -> None:
         try:
             with Sides(path) as sides:
                 for device in devices:
                     try:
-                        if sides.move_out(device, known=known):
+                        if sides.move_out(device, is_from_host=is_from_host):
                             self.log.info("network device %s is back on the host", device.name)
                     except OSError as error:
                         self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's
@@ -120,7 +120,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
 def _network(pod: nri.PodSandbox) -> str:
     """File of the pod's network namespace; "" if that is the host's."""
-    path = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
+    path = next((namespace.path for namespace in pod.linux.namespaces if namespace.type == "network"), "")
     try:
         return "" if path and same(path, OWN) else path
     except OSError:

@@ -46,8 +46,8 @@ class NetworkLogger(nri.Plugin):
 
     def _line(self, event: str, pod: nri.PodSandbox) -> str:
         """The line for an event of a pod: its network namespace and its addresses."""
-        shown = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
-        namespace = shown or self.namespaces.get(pod.id, HOST_NETWORK)
+        path = next((row.path for row in pod.linux.namespaces if row.type == "network"), "")
+        namespace = path or self.namespaces.get(pod.id, HOST_NETWORK)
         self.namespaces[pod.id] = namespace
         return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
 

@@ -69,15 +69,15 @@ def scaffold(folder: Path, name: str, idx: str) -> list[str]:
         raise NriError(f"{folder}: there is something already. Choose another --folder, or empty this one")
     wheel = own_wheel(folder / "wheels")
     names |= {"nri_version": wheel.version, "nri_wheel": wheel.path.name, "nri_sha256": wheel.sha256}
-    made = [str(wheel.path)]
+    paths = [str(wheel.path)]
     for template, target in FILES.items():
         path = folder / fill(target, names)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(fill((TEMPLATES / template).read_text(encoding="utf-8"), names), encoding="utf-8")
-        made.append(str(path))
-    return made
+        paths.append(str(path))
+    return paths
 
 
 def fill(text: str, names: dict[str, str]) -> str:
     """Replace every marker of a text. A word that merely looks like one (systemd's @system-service) stays."""
-    return re.sub(r"@(\w+)@", lambda found: names.get(found[1], found[0]), text)
+    return re.sub(r"@(\w+)@", lambda match: names.get(match[1], match[0]), text)

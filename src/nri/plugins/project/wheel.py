@@ -69,27 +69,27 @@ def own_wheel(folder: Path) -> Wheel:
 def _package() -> dict[str, bytes]:
     """Read the files of the package, by their path in a wheel. Compiled modules stay out: their source is there."""
     root = Path(nri.__file__).parent
-    found = {}
+    files = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
         if path.is_file() and not hidden and path.suffix not in (".so", ".pyc"):
-            found[f"nri/{name.as_posix()}"] = path.read_bytes()
-    return found
+            files[f"nri/{name.as_posix()}"] = path.read_bytes()
+    return files
 
 
 def _metadata(distribution: metadata.Distribution) -> dict[str, bytes]:
     """Read what the installation says of the package, by names below the metadata folder; the version is left open."""
-    about = distribution.read_text("METADATA") or ""
-    found = {
-        "METADATA": re.sub(r"(?m)^Version: .*\n", _VERSION.decode(), about, count=1).encode(),
+    text = distribution.read_text("METADATA") or ""
+    files = {
+        "METADATA": re.sub(r"(?m)^Version: .*\n", _VERSION.decode(), text, count=1).encode(),
         "WHEEL": _WHEEL.encode(),
         "entry_points.txt": (distribution.read_text("entry_points.txt") or "").encode(),
     }
     for file in distribution.files or ():
         if ".dist-info/licenses/" in file.as_posix():
-            found[f"licenses/{file.name}"] = Path(str(file.locate())).read_bytes()
-    return found
+            files[f"licenses/{file.name}"] = Path(str(file.locate())).read_bytes()
+    return files
 
 
 def labelled(version: str, content: Mapping[str, bytes]) -> str:
@@ -101,13 +101,13 @@ def labelled(version: str, content: Mapping[str, bytes]) -> str:
     return f"{version}{'.' if '+' in version else '+'}local.s{digest.hexdigest()[:8]}"
 
 
-def _record(files: Mapping[str, bytes], own: str) -> str:
+def _record(files: Mapping[str, bytes], record_path: str) -> str:
     """Write the list of all files with their hashes, which every wheel has."""
     rows = []
     for name, data in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
         rows.append(f"{name},sha256={digest},{len(data)}\n")
-    return "".join([*rows, f"{own},,\n"])
+    return "".join([*rows, f"{record_path},,\n"])
 
 
 def _write(path: Path, files: Mapping[str, bytes]) -> None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ResctrlMon", "group_of"]
 
 #: Seconds between two looks for groups that no pod has.
-ORPHANS_S = 30
+ORPHAN_CHECK_INTERVAL_S = 30
 #: Older ones tell no process ids over NRI.
-LEAST_CRIO = (1, 36)
+MIN_CRIO_VERSION = (1, 36)
 _UID = re.compile("[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -69,12 +69,12 @@ class ResctrlMon(nri.Plugin):
             self.log.warning("%s has no mon_groups, no pod is monitored: %s", self.config.resctrlPath, words)
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        known = {pod.id: pod for pod in pods}
-        there = {group_of(pod.uid) for pod in pods}
+        pod_by_id = {pod.id: pod for pod in pods}
+        groups = {group_of(pod.uid) for pod in pods}
         with self._lock:  # others have gone while there was no connection
-            self._pods = {name: group for name, group in self._pods.items() if name in there}
+            self._pods = {name: group for name, group in self._pods.items() if name in groups}
         for container in containers:
-            pod = known.get(container.pod_sandbox_id)
+            pod = pod_by_id.get(container.pod_sandbox_id)
             if pod is not None and container.state != ContainerState.CONTAINER_STOPPED:  # its pid is another's by now
                 self._ensure(pod, container)
                 self._add(pod, container)
@@ -87,7 +87,7 @@ class ResctrlMon(nri.Plugin):
         self._add(pod, container)  # it has not started anything yet
 
     def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if not container.pid and self._selects(pod):
+        if not container.pid and self._is_selected(pod):
             self.log.warning("the runtime gives no process id, so it is not counted")
         self._add(pod, container)  # again, for runtimes that knew no process before
 
@@ -95,9 +95,9 @@ class ResctrlMon(nri.Plugin):
         with self._lock:
             name = group_of(pod.uid)
             if name in self._pods:
-                self._tell(self.resctrl.remove_monitor(name, self._pods.pop(name)))
+                self._log_result(self.resctrl.remove_monitor(name, self._pods.pop(name)))
 
-    @nri.every(ORPHANS_S)
+    @nri.every(ORPHAN_CHECK_INTERVAL_S)
     def remove_orphans(self) -> None:
         """Remove the groups that have a pod's name, and no pod: of a plugin that was killed, or busy at the removal."""
         with self._lock:
@@ -106,11 +106,11 @@ class ResctrlMon(nri.Plugin):
             for group, name in self.resctrl.monitors():
                 if group_of(name) and self._pods.get(group_of(name)) != group:
                     self.log.info("removing %s, which no pod has", plain(f"{group}/mon_groups/{name}".strip("/")))
-                    self._tell(self.resctrl.remove_monitor(name, group))
+                    self._log_result(self.resctrl.remove_monitor(name, group))
 
     def _ensure(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Make the group of a pod, if it is to have one and has none yet."""
-        if not self._selects(pod):
+        if not self._is_selected(pod):
             return
         name, group = group_of(pod.uid), container.linux.resources.rdt_class.value
         if not name:
@@ -120,7 +120,7 @@ class ResctrlMon(nri.Plugin):
             if name in self._pods:
                 return
             result = self.resctrl.create_monitor(name, group)
-            self._tell(result)
+            self._log_result(result)
             if result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED):
                 self._pods[name] = group
 
@@ -129,15 +129,15 @@ class ResctrlMon(nri.Plugin):
         with self._lock:
             name = group_of(pod.uid)
             if name in self._pods and container.pid:
-                self._tell(self.resctrl.add_to_monitor(name, container.pid, self._pods[name]))
+                self._log_result(self.resctrl.add_to_monitor(name, container.pid, self._pods[name]))
 
-    def _tell(self, result: Result) -> None:
+    def _log_result(self, result: Result) -> None:
         if result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED):
             self.log.debug("%s", result)
         else:
             self.log.warning("%s", plain(f"{result.name} of {result.target}: {result.reason}"))
 
-    def _selects(self, pod: nri.PodSandbox) -> bool:
+    def _is_selected(self, pod: nri.PodSandbox) -> bool:
         """Whether a pod is to be monitored."""
         inside = not self.config.namespaces or pod.namespace in self.config.namespaces
         return inside and all(pod.labels.get(key) == value for key, value in self.config.labelSelector.items())
@@ -146,8 +146,8 @@ class ResctrlMon(nri.Plugin):
         """CRI-O before 1.36 tells no process ids, so that nothing could be counted."""
         if self.runtime.name.lower() != "cri-o":
             return
-        found = re.match(r"v?(\d{1,9})\.(\d{1,9})", self.runtime.version)
-        if found is None or (int(found[1]), int(found[2])) < LEAST_CRIO:
+        match = re.match(r"v?(\d{1,9})\.(\d{1,9})", self.runtime.version)
+        if match is None or (int(match[1]), int(match[2])) < MIN_CRIO_VERSION:
             reason = f"CRI-O {self.runtime.version} gives plugins no process ids"
             raise nri.ConfigError("runtime", "version", reason, "use 1.36 or newer")
 

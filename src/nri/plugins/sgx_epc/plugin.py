@@ -21,7 +21,7 @@ __all__ = ["SgxEpc", "has_sgx"]
 KEY = "epc-limit.nri.io"
 CPUINFO = "/proc/cpuinfo"
 #: The greatest number of 64 bits.
-MOST = 2**64 - 1
+MAX_EPC_BYTES = 2**64 - 1
 
 
 class SgxEpc(nri.Plugin):
@@ -44,13 +44,13 @@ class SgxEpc(nri.Plugin):
             self.log.warning("the processor here has no SGX: the kernel will refuse every limit, and its container")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = find(pod, container.name, KEY)
-        if found is None:
+        annotation = find(pod, container.name, KEY)
+        if annotation is None:
             return None
-        if not re.fullmatch("[0-9]{1,32}", found.text) or int(found.text) > MOST:
+        if not re.fullmatch("[0-9]{1,32}", annotation.text) or int(annotation.text) > MAX_EPC_BYTES:
             step = "write bytes, such as 16777216; 0 for no limit"
-            raise found.wrong("", f"{quote(found.text[:64])} is not a number of bytes", step)
-        limit = int(found.text)
+            raise annotation.refusal("", f"{quote(annotation.text[:64])} is not a number of bytes", step)
+        limit = int(annotation.text)
         if not limit:
             return None
         if not self.present:
@@ -61,8 +61,8 @@ class SgxEpc(nri.Plugin):
 
 def has_sgx(cpuinfo: str) -> bool:
     """Whether a processor of this `/proc/cpuinfo` has SGX."""
-    found = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
-    return found is not None and "sgx" in found[1].split()
+    match = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
+    return match is not None and "sgx" in match[1].split()
 
 
 if __name__ == "__main__":

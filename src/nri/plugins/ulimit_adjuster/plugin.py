@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import nri
-from nri.plugins.annotated import find, only_for_containers
+from nri.plugins.annotated import find, pod_scope_warning
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -45,39 +45,39 @@ class UlimitAdjuster(nri.Plugin):
     }
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        stray = only_for_containers(pod, *KEYS)
+        stray = pod_scope_warning(pod, *KEYS)
         if stray:
             self.log.warning("%s", stray)
-        found = find(pod, container.name, *KEYS, pod_scope=False)
-        if found is None:
+        annotation = find(pod, container.name, *KEYS, pod_scope=False)
+        if annotation is None:
             return None
-        limits = read(found)
-        for words in found.unknown:
-            self.log.warning("%s", words)
+        limits = read(annotation)
+        for warning in annotation.warnings:
+            self.log.warning("%s", warning)
         if not limits:
             return None
         adjustment = nri.Adjustment()
         for place, limit in enumerate(limits):
-            with found.at(f"[{place}]"):
+            with annotation.at(f"[{place}]"):
                 adjustment.add_rlimit(limit.type, limit.hard, limit.soft)
-        said = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
-        self.log.info("limits: %s", plain(said))
+        summary = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
+        self.log.info("limits: %s", plain(summary))
         return adjustment
 
 
-def read(found: Annotation) -> list[Ulimit]:
+def read(annotation: Annotation) -> list[Ulimit]:
     """The limits of an annotation, their types as `RLIMIT_` and a name. Reject for what is no limit."""
     limits = []
-    for place, (kind, hard, soft) in enumerate(found.many(Ulimit)):
+    for place, (kind, hard, soft) in enumerate(annotation.rows(Ulimit)):
         for key, limit in (("hard", hard), ("soft", soft)):
             if limit < 0:
                 step = f"write {NO_LIMIT} for no limit"
-                raise found.wrong(f"[{place}].{key}", f"must not be below 0: {limit}", step)
+                raise annotation.refusal(f"[{place}].{key}", f"must not be below 0: {limit}", step)
         if hard < soft:
             step = "write a hard limit that is as high" if hard else "add 'hard: ...'"
-            raise found.wrong(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)
+            raise annotation.refusal(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)
         limits.append(Ulimit(PREFIX + kind.upper().removeprefix(PREFIX), hard, soft))
-    found.different((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
+    annotation.refuse_duplicates((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
     return limits
 
 

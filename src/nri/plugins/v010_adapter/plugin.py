@@ -49,19 +49,19 @@ class V010Adapter(nri.Plugin):
         self._chain: ProgramChain | None = None
 
     def configure(self) -> None:
-        wanted = self.config
-        if wanted.plugin_timeout <= 0 or wanted.output_limit <= 0:
+        config = self.config
+        if config.plugin_timeout <= 0 or config.output_limit <= 0:
             raise nri.ConfigError("the configuration", "", "plugin_timeout and output_limit must be above 0")
         chain = ProgramChain(
-            wanted.conf,
-            wanted.bin_dir,
-            timeout_s=wanted.plugin_timeout,
-            most_bytes=wanted.output_limit,
+            config.conf,
+            config.bin_dir,
+            timeout_s=config.plugin_timeout,
+            max_bytes=config.output_limit,
             tell=lambda line: self.log.warning("%s", line),
         )
         plugins = chain.load().plugins
         self._chain = chain
-        self.log.info("%s: %s", wanted.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
+        self.log.info("%s: %s", config.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._pass(of_pod(pod, CREATE))
@@ -75,22 +75,22 @@ class V010Adapter(nri.Plugin):
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         self._end(of_container(pod, container, DELETE))
 
-    def _end(self, about: dict[str, Any]) -> None:
+    def _end(self, request: dict[str, Any]) -> None:
         """Tell of an end, which no error holds up."""
         try:
-            self._pass(about)
+            self._pass(request)
         except nri.Reject as error:
             self.log.warning("%s", error)
 
-    def _pass(self, about: dict[str, Any]) -> None:
+    def _pass(self, request: dict[str, Any]) -> None:
         if self._chain is None:
             return
         try:
-            results = self._chain.pass_through(about, self.time_left())
+            results = self._chain.pass_through(request, self.time_left())
         except ChainError as error:
             raise nri.Reject(str(error)) from None
         if results:
-            self.log.info("%s: %s", about["state"], ", ".join(result["plugin"] or "?" for result in results))
+            self.log.info("%s: %s", request["state"], ", ".join(result["plugin"] or "?" for result in results))
 
 
 if __name__ == "__main__":

@@ -20,27 +20,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ended", "RunError", "find", "run"]
+__all__ = ["Outcome", "RunError", "find", "run"]
 
 #: So much of stderr is kept, and so much is read at one time, in bytes.
-WORDS_BYTES = 4096
-CHUNK = 65536
+MAX_STDERR_BYTES = 4096
+CHUNK_BYTES = 65536
 #: How long pipes may stay open after the program itself has ended: a child of it may have kept them. In seconds.
-LINGER_S = 0.2
+PIPE_CLOSE_TIMEOUT_S = 0.2
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """The end of a program.
 
     Attributes:
         code: its exit code, negative for a signal.
         output: what it wrote to stdout.
-        words: the end of what it wrote to stderr.
+        stderr: the end of what it wrote to stderr.
     """
 
     code: int
     output: bytes
-    words: str
+    stderr: str
 
 
 class RunError(Exception):
@@ -49,17 +49,17 @@ class RunError(Exception):
 
 def find(name: str, path: str) -> str:
     """The program of this name in a list of folders, or at its absolute path. RunError if there is none."""
-    found = shutil.which(name, path=path) if name else None
-    if found is None:
+    path_ = shutil.which(name, path=path) if name else None
+    if path_ is None:
         raise RunError(f'exec: "{name}": executable file not found in $PATH ({path})')
-    return os.path.abspath(found)
+    return os.path.abspath(path_)
 
 
-def run(program: str, request: bytes, *, timeout_s: float, most_bytes: int, environment: Mapping[str, str]) -> Ended:
+def run(program: str, request: bytes, *, timeout_s: float, max_bytes: int, environment: Mapping[str, str]) -> Outcome:
     """Run a program on a request, which it reads from stdin. RunError if it does not start or does not end well."""
     try:
         with selectors.DefaultSelector() as selector:
-            return _run(program, request, timeout_s, most_bytes, environment, selector)
+            return _run(program, request, timeout_s, max_bytes, environment, selector)
     except OSError as error:
         raise RunError(f"fork/exec {program}: {error.strerror or error}") from None
 
@@ -68,10 +68,10 @@ def _run(
     program: str,
     request: bytes,
     timeout_s: float,
-    most_bytes: int,
+    max_bytes: int,
     environment: Mapping[str, str],
     selector: selectors.BaseSelector,
-) -> Ended:
+) -> Outcome:
     process = subprocess.Popen(
         [program, "invoke"],
         stdin=subprocess.PIPE,
@@ -84,17 +84,17 @@ def _run(
     run = _Run(process, request, selector)
     try:
         run.watch()
-        reason = run.to_its_end(monotonic() + timeout_s, most_bytes)
+        reason = run.serve(monotonic() + timeout_s, max_bytes)
         if reason:
-            reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=most_bytes)
-            words = run.last_words
-            raise RunError(f"{reason}; its last words: {words.splitlines()[-1]}" if words else reason)
+            reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=max_bytes)
+            stderr = run.stderr_tail
+            raise RunError(f"{reason}; its last words: {stderr.splitlines()[-1]}" if stderr else reason)
     except BaseException:
         run.kill()
         raise
     finally:
         run.close()
-    return Ended(process.returncode, bytes(run.output), run.last_words)
+    return Outcome(process.returncode, bytes(run.output), run.stderr_tail)
 
 
 class _Run:
@@ -105,9 +105,9 @@ class _Run:
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
-        self._rest = memoryview(request)
+        self._unsent = memoryview(request)
         self.output = bytearray()
-        self._words = b""
+        self._stderr_bytes = b""
         self._selector = selector
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._end = -1
@@ -122,10 +122,10 @@ class _Run:
             self._selector.register(readable, selectors.EVENT_READ)
 
     @property
-    def last_words(self) -> str:
-        return self._words.decode(errors="replace").strip()
+    def stderr_tail(self) -> str:
+        return self._stderr_bytes.decode(errors="replace").strip()
 
-    def to_its_end(self, deadline: float, most_bytes: int) -> str:
+    def serve(self, deadline: float, max_bytes: int) -> str:
         """Serve the pipes until the program has ended and they are closed; "" or why it has to be killed."""
         ended = False
         while any(key.fileobj is not self._stdin for key in self._selector.get_map().values()):
@@ -140,33 +140,33 @@ class _Run:
                     self._selector.unregister(self._end)
                     self._process.wait()
                     ended = True
-                    deadline = min(deadline, monotonic() + LINGER_S)
+                    deadline = min(deadline, monotonic() + PIPE_CLOSE_TIMEOUT_S)
                 else:
                     self._read(key.fileobj)
-            if len(self.output) > most_bytes:
+            if len(self.output) > max_bytes:
                 return "its output has more than {bytes} bytes"
         return ""
 
     def _write(self) -> None:
         try:
-            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:CHUNK]) :]
+            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._rest = self._rest[:0]  # it does not want it, which is its own affair
-        if not self._rest:
+            self._unsent = self._unsent[:0]  # it does not want it, which is its own affair
+        if not self._unsent:
             self._selector.unregister(self._stdin)
             self._stdin.close()
 
     def _read(self, pipe: object) -> None:
         stream = self._stdout if pipe is self._stdout else self._stderr
-        data = os.read(stream.fileno(), CHUNK)
+        data = os.read(stream.fileno(), CHUNK_BYTES)
         if not data:
             self._selector.unregister(stream)
         elif stream is self._stdout:
             self.output += data
         else:
-            self._words = (self._words + data)[-WORDS_BYTES:]
+            self._stderr_bytes = (self._stderr_bytes + data)[-MAX_STDERR_BYTES:]
 
     def kill(self) -> None:
         """Kill the program and all that it has started and that stayed in its session's group."""

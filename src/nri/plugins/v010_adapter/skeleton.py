@@ -40,11 +40,11 @@ class Spec:
 
     __slots__ = ("annotations", "cgroups_path", "namespaces", "resources")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.resources: dict[str, Any] | None = given.get("resources")
-        self.namespaces: dict[str, str] = given.get("namespaces") or {}
-        self.cgroups_path: str = given.get("cgroupsPath") or ""
-        self.annotations: dict[str, str] = given.get("annotations") or {}
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.resources: dict[str, Any] | None = fields.get("resources")
+        self.namespaces: dict[str, str] = fields.get("namespaces") or {}
+        self.cgroups_path: str = fields.get("cgroupsPath") or ""
+        self.annotations: dict[str, str] = fields.get("annotations") or {}
 
 
 class Result:
@@ -88,18 +88,23 @@ class Request:
 
     __slots__ = ("conf", "id", "labels", "pid", "results", "sandbox_id", "spec", "state", "version")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.conf: Any = given.get("conf")
-        self.version: str = given.get("version") or ""
-        self.state: str = given.get("state") or ""
-        self.id: str = given.get("id") or ""
-        self.sandbox_id: str = given.get("sandboxID") or ""
-        self.pid: int = given.get("pid") or 0
-        self.spec = Spec(given.get("spec") or {})
-        self.labels: dict[str, str] = given.get("labels") or {}
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.conf: Any = fields.get("conf")
+        self.version: str = fields.get("version") or ""
+        self.state: str = fields.get("state") or ""
+        self.id: str = fields.get("id") or ""
+        self.sandbox_id: str = fields.get("sandboxID") or ""
+        self.pid: int = fields.get("pid") or 0
+        self.spec = Spec(fields.get("spec") or {})
+        self.labels: dict[str, str] = fields.get("labels") or {}
         self.results = [
-            Result(each.get("plugin") or "", each.get("version") or "", each.get("error") or "", each.get("metadata"))
-            for each in given.get("results") or ()
+            Result(
+                result.get("plugin") or "",
+                result.get("version") or "",
+                result.get("error") or "",
+                result.get("metadata"),
+            )
+            for result in fields.get("results") or ()
         ]
 
     @property
@@ -113,20 +118,20 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Result | Mapping[str, str] | None]
 
 
-def answer(handler: Handler, arguments: Sequence[str], given: Mapping[str, Any], plugin: str) -> Result:
+def answer(handler: Handler, arguments: Sequence[str], fields: Mapping[str, Any], plugin: str) -> Result:
     """The result of a plugin of this type, called with these arguments and this request."""
-    request = Request(given)
+    request = Request(fields)
     if list(arguments[:1]) != ["invoke"]:
         return Result(plugin, request.version, f"invalid arg {''.join(arguments[:1])}")
     try:
-        made = handler(request)
+        result = handler(request)
     except Exception as error:  # noqa: BLE001 - whatever it is, the runtime must hear of it
         sys.excepthook(type(error), error, error.__traceback__)
         return Result(plugin, request.version, str(error) or type(error).__name__)
-    if not isinstance(made, Result):
-        made = Result(metadata=made)
-    made.plugin, made.version = made.plugin or plugin, made.version or request.version
-    return made
+    if not isinstance(result, Result):
+        result = Result(metadata=result)
+    result.plugin, result.version = result.plugin or plugin, result.version or request.version
+    return result
 
 
 def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = None) -> NoReturn:
@@ -135,11 +140,11 @@ def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = N
     The exit code is 0 with a result, also one that refuses, and 1 without a request that can be read.
     """
     try:
-        given = parse_json((stdin or sys.stdin).read())
+        fields = parse_json((stdin or sys.stdin).read())
     except ValueError as error:
         sys.exit(f"the request on stdin cannot be read: {error}")
-    if not isinstance(given, dict):
+    if not isinstance(fields, dict):
         sys.exit("the request on stdin cannot be read: it is not an object")
-    result = answer(handler, sys.argv[1:], given, os.path.basename(sys.argv[0]))
+    result = answer(handler, sys.argv[1:], fields, os.path.basename(sys.argv[0]))
     json.dump(result.to_json(), stdout or sys.stdout)
     sys.exit(0)

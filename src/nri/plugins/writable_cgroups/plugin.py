@@ -66,17 +66,19 @@ class WritableCgroups(nri.Plugin):
             self.log.warning("%s: no cgroup v2 mounted with nsdelegate, no control group is made writable", path)
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = find(pod, container.name, KEY)
-        if found is None or found.text in ("", "false"):
+        annotation = find(pod, container.name, KEY)
+        if annotation is None or annotation.text in ("", "false"):
             return None
-        if found.text != "true":
-            raise found.wrong("", f"{quote(found.text[:64])} is neither true nor false", 'write "true" or "false"')
+        if annotation.text != "true":
+            raise annotation.refusal(
+                "", f"{quote(annotation.text[:64])} is neither true nor false", 'write "true" or "false"'
+            )
         if not self.delegated:
-            self.log.warning("annotation %s has no effect: the host has no cgroup v2 with nsdelegate", found.key)
+            self.log.warning("annotation %s has no effect: the host has no cgroup v2 with nsdelegate", annotation.key)
             return None
-        mount = next((each for each in container.mounts if each.destination == CGROUPS), None)
+        mount = next((row for row in container.mounts if row.destination == CGROUPS), None)
         if mount is None:
-            raise found.wrong("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
+            raise annotation.refusal("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
         options = made_writable(mount.options)
         if options == list(mount.options):
             return None
@@ -86,14 +88,14 @@ class WritableCgroups(nri.Plugin):
 
 def made_writable(options: Sequence[str]) -> list[str]:
     """Mount options without `ro`, and with `rw`."""
-    kept = [option for option in options if option != "ro"]
-    return kept if "rw" in kept else [*kept, "rw"]
+    others = [option for option in options if option != "ro"]
+    return others if "rw" in others else [*others, "rw"]
 
 
 def is_delegated(lines: Iterable[str]) -> bool:
     """Whether mountinfo (proc(5)) shows the host's cgroup v2 with `nsdelegate`; its first mount counts."""
-    found = (each for each in mountinfo.parse(lines) if each.kind == "cgroup2" and each.path in HOST_CGROUPS)
-    first = next(found, None)
+    mounts = (row for row in mountinfo.parse(lines) if row.kind == "cgroup2" and row.path in HOST_CGROUPS)
+    first = next(mounts, None)
     return first is not None and "nsdelegate" in first.options
 
 

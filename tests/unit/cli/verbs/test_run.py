@@ -15,7 +15,7 @@ import pytest
 from nri.api import messages as m
 from nri.cli.settings import Settings
 from nri.cli.verbs.run import split, stub_arguments
-from nri.plugins.reload import LOADING_S
+from nri.plugins.reload import LOAD_TIMEOUT_S
 from nri.trace.history import Trace
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.support.waiting import wait_for
@@ -281,7 +281,7 @@ def test_reload_ends_at_once_while_a_changed_file_is_still_being_loaded(listen, 
         rewrite(plugin, f"import pathlib, time\npathlib.Path({str(loading)!r}).touch()\ntime.sleep(600)\n")
         wait_for(loading.exists, "the changed file is being loaded")
         process.send_signal(signal.SIGINT)
-        assert process.wait(LOADING_S / 2) == 128 + signal.SIGINT
+        assert process.wait(LOAD_TIMEOUT_S / 2) == 128 + signal.SIGINT
 
 
 def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:

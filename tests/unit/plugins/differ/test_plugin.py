@@ -141,7 +141,7 @@ def test_at_the_highest_level_what_runs_already_is_told(lines) -> None:
 
 
 def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    monkeypatch.setattr(module, "MAX_KEPT_EVENTS", 3)
     (first, _), _ = Differ.row([0, 1], Options())
     for number in range(10):
         first.run_pod_sandbox(make_pod(id=str(number)))

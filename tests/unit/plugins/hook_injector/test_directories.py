@@ -145,7 +145,7 @@ def test_a_folder_of_a_hook_s_name_is_broken(tmp_path: Path) -> None:
 
 
 def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 2)
+    monkeypatch.setattr(module, "MAX_FILES", 2)
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.json").write_text(text_of(name))
     error = looked(HookDirectories([str(tmp_path)])).error

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.pattern import MOST_STEPS, Budget, Pattern, TooCostly, load
+from nri.plugins.hook_injector.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.plugins.hook_injector.plugin import HookInjector
 
 FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
@@ -59,7 +59,7 @@ def test_a_c_that_is_quoted_is_one() -> None:
 
 def test_searches_share_a_budget_of_text_times_pattern() -> None:
     budget, compiled = Budget(), Pattern("(?:a?b?c?d?){1000}x")
-    with pytest.raises(TooCostly, match=f"more than {MOST_STEPS} steps"):
+    with pytest.raises(TooCostly, match=f"more than {MAX_STEPS} steps"):
         compiled.found_in("abcd" * 20_000, budget)
     with pytest.raises(TooCostly):
         compiled.found_in("x", budget)

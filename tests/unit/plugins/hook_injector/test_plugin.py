@@ -165,12 +165,12 @@ def test_a_hook_that_cannot_be_judged_refuses_the_container_by_name(hooks: Path,
 
 def test_hooks_of_every_stage_go_to_their_list(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
-    for stage in module.LISTS:
+    for stage in module.HOOK_LISTS:
         (hooks / f"{stage}.json").write_text(text_of(stage).replace("prestart", stage))
     nri_runtime.add(HookInjector(), config=config(hooks))
     found = nri_runtime.create_container().hooks
     assert [hook.args[0] for hook in found.create_runtime] == ["createRuntime", "prestart"]
-    for stage, name in list(module.LISTS.items())[2:]:
+    for stage, name in list(module.HOOK_LISTS.items())[2:]:
         assert [hook.args[0] for hook in getattr(found, name)] == [stage]
     assert not found.prestart
 

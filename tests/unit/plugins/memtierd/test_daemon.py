@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import Reject
-from nri.plugins.memtierd.daemon import Daemon, kept
+from nri.plugins.memtierd.daemon import Daemon, existing_folders
 
 OWNER = ("default", "pod", "app")
 
@@ -46,12 +46,12 @@ def test_a_number_that_is_none_is_no_process(tmp_path: Path, text: str) -> None:
 def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -> None:
     run = str(tmp_path / "run")
     first = Daemon.start(run, OWNER, "x: $CGROUP2_ABS_PATH", "/cgroup")
-    assert list(kept(run)) == [(OWNER, first.folder)]
+    assert list(existing_folders(run)) == [(OWNER, first.folder)]
     again = Daemon.adopt(first.folder)
     assert again is not None and not again.ended
     assert again.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not again.has("x: $CGROUP2_ABS_PATH", "/other")
     again.stop()
-    assert first.ended and again.ended and not os.path.exists(first.folder) and list(kept(run)) == []
+    assert first.ended and again.ended and not os.path.exists(first.folder) and list(existing_folders(run)) == []
 
 
 def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_name_that_is_no_name_of_a_folder_is_refused_and_nothing_is_started(
     run = tmp_path / "run"
     with pytest.raises(Reject, match="not the name of a folder"):
         Daemon.start(str(run), ("default", "pod", name), "", "")
-    assert list(kept(str(run))) == [] and not list(tmp_path.glob("**/memtierd.pid"))
+    assert list(existing_folders(str(run))) == [] and not list(tmp_path.glob("**/memtierd.pid"))
 
 
 def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, program: Path) -> None:
@@ -87,18 +87,18 @@ def test_a_program_that_is_not_in_path_is_named_with_the_path(tmp_path: Path, mo
 
 def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     daemon = Daemon(str(tmp_path))
-    assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
+    assert daemon.last_line() == "" and daemon.ended and not daemon.has("", "")
     (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
-    assert daemon.last_words() == "last"
+    assert daemon.last_line() == "last"
     (tmp_path / "memtierd.output").unlink()
     os.mkfifo(tmp_path / "memtierd.output")
-    assert daemon.last_words() == ""
+    assert daemon.last_line() == ""
 
 
 def test_output_that_has_become_long_begins_anew_and_what_writes_goes_on_at_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.plugins.memtierd.daemon.MOST_OUTPUT", 10)
+    monkeypatch.setattr("nri.plugins.memtierd.daemon.MAX_OUTPUT_BYTES", 10)
     output, running = tmp_path / "memtierd.output", Daemon(str(tmp_path))
     running.trim()  # there is none
     with output.open("ab", buffering=0) as writing:

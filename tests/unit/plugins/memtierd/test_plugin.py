@@ -192,7 +192,7 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
     wait_for(lambda: not node.runs(node.pid), "its end")
 
     def told() -> int:
-        plugin.look()
+        plugin.check_daemons()
         return caplog.text.count("memtierd of default/pod/app has ended: no tracker of that name")
 
     wait_for(told)

@@ -193,7 +193,7 @@ def test_a_device_that_another_program_has_named_in_its_alias_comes_back_by_the_
         wanted = NetworkDevice("eth2", "net1")
         sides.move_in([wanted])
         pod.ip("link", "set", "net1", "alias", "eth2")
-        assert sides.move_out(wanted, known=True)
+        assert sides.move_out(wanted, is_from_host=True)
     (link,) = json.loads(ip("-json", "link", "show", "eth2"))
     assert "ifalias" not in link
 

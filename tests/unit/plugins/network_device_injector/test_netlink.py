@@ -156,7 +156,7 @@ def test_an_attribute_shorter_than_its_header_ends_what_is_known_of_a_device(ker
 def test_a_kernel_that_does_not_answer_is_not_waited_for_longer_than_said(
     kernel: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.05)
     with Netlink() as host, pytest.raises(TimeoutError):
         host.device("one")
     assert len(kernel.recv(1 << 16)) > 16  # it was asked

@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> Node:
 
 def chain(node: Node, said: list[str] | None = None, **options: Any) -> ProgramChain:
     said = [] if said is None else said
-    options = {"timeout_s": 10.0, "most_bytes": 1 << 20, **options}
+    options = {"timeout_s": 10.0, "max_bytes": 1 << 20, **options}
     return ProgramChain(str(node.conf), str(node.programs), tell=said.append, **options)
 
 
@@ -125,7 +125,7 @@ def test_an_empty_path_is_not_the_working_directory(
     monkeypatch.chdir(node.programs)
     monkeypatch.setenv("PATH", "")
     node.name("recorder")
-    running = ProgramChain(str(node.conf), str(tmp_path), timeout_s=1.0, most_bytes=100, tell=print)
+    running = ProgramChain(str(node.conf), str(tmp_path), timeout_s=1.0, max_bytes=100, tell=print)
     with pytest.raises(ChainError, match=r'exec: "recorder": executable file not found in \$PATH'):
         running.pass_through(ABOUT, None)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nri.api import messages as m
-from nri.plugins.v010_adapter.request import SHOWN_BYTES, AnswerError, of_container, of_pod, read_result
+from nri.plugins.v010_adapter.request import MAX_SHOWN_BYTES, AnswerError, of_container, of_pod, read_result
 
 
 def test_what_is_not_there_is_left_out_but_resources() -> None:
@@ -46,7 +46,7 @@ def test_a_request_is_json() -> None:
 def test_an_answer_that_is_none_is_shown_with_the_reason(output: bytes, reason: str) -> None:
     with pytest.raises(AnswerError, match=reason) as told:
         read_result(output, 0)
-    assert len(str(told.value)) < SHOWN_BYTES + 1000
+    assert len(str(told.value)) < MAX_SHOWN_BYTES + 1000
 
 
 def test_the_exit_code_is_told_with_it() -> None:
