@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.errors import Reject
-from nri.plugins.annotated import Annotation
+from nri.plugins.annotations import Annotation
 from nri.plugins.device_injector.plugin import KINDS
 from nri.plugins.rdt.plugin import FIELDS
 from nri.plugins.ulimit_adjuster import plugin as ulimits

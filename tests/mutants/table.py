@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant("kube/lists.py", "if size <= self._max_object_bytes else", "if True else", "unit/kube/test_lists.py"),
     Mutant("kube/lists.py", "if len(self._frame) > _MAX_FRAME_BYTES:", "if False:", "unit/kube/test_lists.py"),
     Mutant("kube/decoder.py", "if size > limit:", "if False:", "unit/kube/test_decoder.py"),
-    Mutant("kube/kept.py", "while self._total > self._max_bytes:", "while False:", "unit/kube/test_kept.py"),
+    Mutant("kube/object_cache.py", "while self._total > self._max_bytes:", "while False:", "unit/kube/test_object_cache.py"),
     Mutant("service/http.py", "credentials(sock).uid not in (0, os.geteuid())", "False", "unit/service"),
     Mutant("trace/dissect.py", "if len(payload) < length:", "if False:", "unit/trace"),
     # Policies and the agent

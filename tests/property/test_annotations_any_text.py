@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.errors import Reject
-from nri.plugins.annotated import MAX_CHARACTERS, MAX_VALUES, Annotation, Mode
+from nri.plugins.annotations import MAX_CHARACTERS, MAX_VALUES, Annotation, Mode
 
 
 class Thing(NamedTuple):

@@ -3,7 +3,7 @@
 One job: :class:`Requests`, estimated from cgroup values, or exact as nri-plugins' resource-annotator wrote them. Pure.
 The kubelet rounds a request of CPU down to shares, so 200m comes back as 199m, and a request of memory to
 thousandths of the node's, so the least one that gives that score counts; these are the estimates of nri-plugins, and
-`nri.kube.decoded` has closer ones for those who need no equal placements. Next: `nri.kube.quantity`.
+`nri.kube.container_resources` has closer ones for those who need no equal placements. Next: `nri.kube.quantity`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from nri.kube.document import Document, parts
 from nri.kube.manifest import find_pod, pod_resources
 from nri.pods.containers import ContainerRequest, ContainerRequests, security_profile, selinux
 from nri.pods.folder import LOGS
-from nri.pods.unread import Unread, unread, watch
+from nri.pods.unread_keys import Unread, unread, watch
 from nri.pods.volumes import Volume
 
 __all__ = ["Node", "PodRequest", "read_pods"]

@@ -13,7 +13,7 @@ from nri.adaptation.audit import CREATION, SILENT, Provenance
 from nri.adaptation.merge import count_entries
 from nri.api import messages as m
 from nri.errors import ConfigError
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 from nri.trace.allowance import kind_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Changes:
 
 
 def why(recording: Trace, word: str) -> dict[str, Any]:
-    """The chain of changes of the container that a person means by a word, as `nri.kube.named` reads it.
+    """The chain of changes of the container that a person means by a word, as `nri.kube.container_search` reads it.
 
     Raises ConfigError if the recording has no such container, or several.
     """

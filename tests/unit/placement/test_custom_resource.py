@@ -13,7 +13,7 @@ import pytest
 from nri.errors import NriError
 from nri.kube.client.connection import Listing
 from nri.kube.client.objects import ApiserverError, key_of
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import KeptObjects
 from nri.placement import custom_resource as resources_module
 from nri.placement.custom_resource import Place, Resources, chosen
 from nri.placement.policy import document

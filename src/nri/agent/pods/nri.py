@@ -18,7 +18,7 @@ from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
 from nri.host.usage import memory
-from nri.kube.decoded import asked_by
+from nri.kube.container_resources import asked_by
 from nri.policies import paths
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.text import plain

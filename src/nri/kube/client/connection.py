@@ -29,7 +29,7 @@ from nri.kube.client.objects import (
     read_status,
     status_of,
 )
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
 
 __all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nri.backoff import Backoff
 from nri.kube.client.objects import ApiserverError, Event, Object, key_of
-from nri.kube.kept import KeptObjects, Key
+from nri.kube.object_cache import KeptObjects, Key
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver, WatchStream

@@ -17,7 +17,7 @@ from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.kube.kept import KeptObjects
+    from nri.kube.object_cache import KeptObjects
 
 __all__ = [
     "KINDS",

@@ -1,7 +1,7 @@
 """`device-injector`: give containers devices, mounts, priorities, sysctls and more that annotations ask for.
 
 One job: go through the kinds of annotations in the reference's order, and build one adjustment of all. How
-annotations are found and read is in `nri.plugins.annotated`.
+annotations are found and read is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 import nri
-from nri.plugins.annotated import Mode, find
+from nri.plugins.annotations import Mode, find
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from nri.api.builders.adjustment import Adjustment
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["KINDS", "DeviceInjector", "Kind"]
 

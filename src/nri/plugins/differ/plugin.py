@@ -2,7 +2,7 @@
 
 One job: to keep what one index was given until the next one gets the same event, and to log the difference. It adjusts
 nothing. Rules: an event is known by its name and its container or pod, so that one that a plugin in between has refused
-is not compared with the next one. Next: `nri.plugins.differ.compare` finds the differences,
+is not compared with the next one. Next: `nri.plugins.differ.comparison` finds the differences,
 `nri.stub.program.several` runs the connections.
 """
 
@@ -14,7 +14,7 @@ from _thread import allocate_lock
 
 import nri
 from nri.errors import ConfigError
-from nri.plugins.differ.compare import differences, yaml_differences
+from nri.plugins.differ.comparison import differences, yaml_differences
 from nri.plugins.dump import tree_of, yaml_lines
 from nri.stub.program.options import Flag
 from nri.stub.session import settings

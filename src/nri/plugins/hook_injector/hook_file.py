@@ -17,7 +17,7 @@ from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 from nri.plugins.hook_injector.pattern import Pattern
-from nri.plugins.hook_injector.when import When
+from nri.plugins.hook_injector.conditions import When
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 One job: whether a pattern is found anywhere in a text. Python's `re` tries one way after the other, so that a pattern
 such as `(a+)+$` takes hours for 40 characters, and nothing can interrupt it. RE2 has Go's syntax and follows all ways
 at once; what is left to bound is the product of a pattern's size and a text's length, for one container's searches
-together. The library is an extra, and loaded when the plugin is configured. Next: `nri.plugins.hook_injector.when`
+together. The library is an extra, and loaded when the plugin is configured. Next: `nri.plugins.hook_injector.conditions`
 asks these.
 """
 

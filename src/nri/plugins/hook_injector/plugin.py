@@ -1,7 +1,7 @@
 """`hook-injector`: OCI hooks from hooks.d directories, for runtimes that do not read those themselves.
 
 One job: which hooks a container gets. Which hooks there are is known to `nri.plugins.hook_injector.directories`, and
-for whom one is to `nri.plugins.hook_injector.when`. Rules: directories are looked at before each creation, so that a
+for whom one is to `nri.plugins.hook_injector.conditions`. Rules: directories are looked at before each creation, so that a
 hook counts for the first container after its file was written, and every second, so that a mistake is logged when it is
 made. At the start a broken file ends the plugin; later the hooks stay what they were.
 """
@@ -12,7 +12,7 @@ import nri
 from nri.config.complaint import apart
 from nri.plugins.hook_injector import pattern
 from nri.plugins.hook_injector.directories import HookDirectories
-from nri.plugins.hook_injector.when import ConditionError, Facts
+from nri.plugins.hook_injector.conditions import ConditionError, Facts
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 One job: a mode, flags, and nodes that are worked out from where a container may run. It is given as NRI's memory
 policy, which few runtimes know yet, or, with `injectMpolset`, by the program `mpolset` (mpolset.c) before the own one.
 Best with a high index, after the plugins that pin CPUs and memory. How annotations are found and read is in
-`nri.plugins.annotated`, the machine in `nri.host.topology`.
+`nri.plugins.annotations`, the machine in `nri.host.topology`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nri.api import cpuset
 from nri.api.messages import MpolFlag, MpolMode
 from nri.files import read_regular, write_whole
 from nri.host import Root, read_topology
-from nri.plugins.annotated import by_prefix, check_names
+from nri.plugins.annotations import by_prefix, check_names
 from nri.stub.program.options import Flag
 from nri.text import cut, plain, quote
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from nri.host.topology import Topology
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["MemoryPolicyPlugin", "Policy", "resolve"]
 

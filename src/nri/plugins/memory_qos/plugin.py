@@ -1,7 +1,7 @@
 """`memory-qos`: values of cgroup v2's `memory.*` for containers, by classes and by annotations that an operator allows.
 
 One job: a class to `memory.high` and `memory.swap.max`, and an annotation to the file that it names. A value that is
-annotated beats that of a class. How annotations are found is in `nri.plugins.annotated`.
+annotated beats that of a class. How annotations are found is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from struct import pack, unpack
 
 import nri
-from nri.plugins.annotated import by_prefix, check_names
+from nri.plugins.annotations import by_prefix, check_names
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["MemoryQos", "high_bytes"]
 

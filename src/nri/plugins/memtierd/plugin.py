@@ -2,7 +2,7 @@
 
 One job: a container's class to `memory.swap.max` at its creation, and to a process of memtierd from its start to its
 stop. After a restart of the plugin the processes are taken over, and those of containers that are gone are ended.
-How annotations are found is in `nri.plugins.annotated`; `nri.plugins.memtierd.daemon` is the process.
+How annotations are found is in `nri.plugins.annotations`; `nri.plugins.memtierd.daemon` is the process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nri.errors import NriError
 from nri.files import walk
 from nri.host.cgroups import detect, expand
 from nri.host.root import Root
-from nri.plugins.annotated import by_prefix, check_names
+from nri.plugins.annotations import by_prefix, check_names
 from nri.plugins.memtierd.daemon import PROGRAM, Daemon, existing_folders, present
 from nri.stub.program.options import Flag
 from nri.text import plain, quote
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
     from nri.plugins.memtierd.daemon import Owner
 
 __all__ = ["Memtierd"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from nri.plugins.annotated import find
+from nri.plugins.annotations import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.api.messages import PodSandbox
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["KEYS", "NetworkDevice", "wanted_devices"]
 

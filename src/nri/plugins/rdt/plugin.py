@@ -1,6 +1,6 @@
 """`rdt`: set the class, the schemata and the monitoring of Intel RDT that annotations ask for, for one container each.
 
-One job: three annotations to three fields. How annotations are found is in `nri.plugins.annotated`.
+One job: three annotations to three fields. How annotations are found is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 import nri
 from nri.api.annotations import BOOLEANS
-from nri.plugins.annotated import find, pod_scope_warning
+from nri.plugins.annotations import find, pod_scope_warning
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["Rdt"]
 

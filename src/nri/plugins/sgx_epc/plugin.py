@@ -1,6 +1,6 @@
 """`sgx-epc`: limit the encrypted memory of Intel SGX (EPC) that a container may use, by an annotation.
 
-One job: one annotation to `misc.max` of cgroup v2. How annotations are found is in `nri.plugins.annotated`.
+One job: one annotation to `misc.max` of cgroup v2. How annotations are found is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 import nri
-from nri.plugins.annotated import find
+from nri.plugins.annotations import find
 from nri.text import quote
 
 TYPE_CHECKING = False

@@ -1,6 +1,6 @@
 """`ulimit-adjuster`: set the process resource limits that an annotation asks for, for one container each.
 
-One job: read the limits, check them, add them. How annotations are found and read is in `nri.plugins.annotated`.
+One job: read the limits, check them, add them. How annotations are found and read is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import nri
-from nri.plugins.annotated import find, pod_scope_warning
+from nri.plugins.annotations import find, pod_scope_warning
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["UlimitAdjuster"]
 

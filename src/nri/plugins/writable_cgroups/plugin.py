@@ -2,7 +2,7 @@
 
 Only where the host mounts cgroup v2 with `nsdelegate`, for then the kernel keeps a container from its own limits: it
 can make groups below its own and nothing else. That is looked up when the plugin is configured. How annotations are
-found is in `nri.plugins.annotated`.
+found is in `nri.plugins.annotations`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 import nri
 from nri import mountinfo
-from nri.plugins.annotated import find
+from nri.plugins.annotations import find
 from nri.stub.program.options import Flag
 from nri.text import quote
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nri.kube.client import PODS, Apiserver, Follower
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 from tests.support.waiting import wait_for

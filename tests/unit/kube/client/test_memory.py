@@ -14,7 +14,7 @@ import yaml
 
 from nri.kube import quantity
 from nri.kube.decoder import MAX_POD_FACTOR
-from nri.kube.kept import MAX_KEPT_BYTES
+from nri.kube.object_cache import MAX_KEPT_BYTES
 from nri.kube.lists import MAX_OBJECT_BYTES
 from tests.support.http_server import Answer, HttpServer, status
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri.kube.client import objects
 from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
 
 

@@ -10,7 +10,7 @@ import pytest
 from nri.config import Source
 from nri.errors import ConfigError
 from nri.plugins.hook_injector.hook_file import Hook, parse_hook
-from nri.plugins.hook_injector.when import When
+from nri.plugins.hook_injector.conditions import When
 
 GOOD: dict[str, Any] = {
     "version": "1.0.0",

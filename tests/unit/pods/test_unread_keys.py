@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nri.pods.unread import unread, watch
+from nri.pods.unread_keys import unread, watch
 
 
 def test_keys_that_nobody_asked_for_are_found_with_their_places_and_the_nearest_that_would_be_read() -> None:

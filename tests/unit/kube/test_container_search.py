@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 
 #: The newest first.
 KNOWN = [

@@ -9,7 +9,7 @@ import pytest
 from nri import Adjustment, Reject
 from nri.config import Source
 from nri.config.yaml_text import compose_yaml
-from nri.plugins.annotated import (
+from nri.plugins.annotations import (
     MAX_CHARACTERS,
     MAX_UNKNOWN_KEYS,
     MAX_VALUES,

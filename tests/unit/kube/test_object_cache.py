@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import KeptObjects
 
 
 def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:

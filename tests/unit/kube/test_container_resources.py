@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri.api import messages as m
 from nri.kube import kubelet
-from nri.kube.decoded import DecodedResources, asked, memory_request
+from nri.kube.container_resources import DecodedResources, asked, memory_request
 
 GIB = 1 << 30
 
