@@ -16,8 +16,8 @@ from nri.errors import ConfigError
 from nri.kube.client import objects
 from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
-from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.object_cache import KeptObjects
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 

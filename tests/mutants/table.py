@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant("metrics/prometheus.py", "if len(self._plugins) >= _MAX_PLUGINS:", "if False:",
            "unit/metrics/test_prometheus.py"),
     Mutant("trace/catalog.py", "if depth >= _DEEPEST:", "if False:", "unit/trace/test_catalog.py"),
-    Mutant("trace/predict.py", "full = self._room <= 0 or", "full =", "unit/trace/test_predict.py"),
+    Mutant("trace/prediction.py", "full = self._room <= 0 or", "full =", "unit/trace/test_prediction.py"),
     Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
            "unit/trace/test_recorder.py"),
     Mutant("trace/recorder.py", "_MOST_STEPS or self._held_bytes > _MOST_BYTES", "_MOST_STEPS",
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant("kube/decoder.py", "if size > limit:", "if False:", "unit/kube/test_decoder.py"),
     Mutant("kube/object_cache.py", "while self._total > self._max_bytes:", "while False:", "unit/kube/test_object_cache.py"),
     Mutant("service/http.py", "credentials(sock).uid not in (0, os.geteuid())", "False", "unit/service"),
-    Mutant("trace/dissect.py", "if len(payload) < length:", "if False:", "unit/trace"),
+    Mutant("trace/dissection.py", "if len(payload) < length:", "if False:", "unit/trace"),
     # Policies and the agent
     Mutant("agent/koordinator/cpu_suppress.py", "current + -(-cpus // 10)", "current + cpus",
            "unit/agent/koordinator/test_cpu_suppress.py"),

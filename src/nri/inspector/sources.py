@@ -2,7 +2,7 @@
 
 | question | answer |
 |---|---|
-| overview | figures and a row for each plugin, as `nri.trace.live` has them; `mode` is "live" or "recording" |
+| overview | figures and a row for each plugin, as `nri.trace.live_events` has them; `mode` is "live" or "recording" |
 | events | rows as the admin socket gives them, with a `key`; `next` and `more` to go on; `looked_at` |
 | event | one row, and what its plugins answered, where that was recorded |
 | containers, container | ids and names; the chain of changes, `Explanation.to_json` |
@@ -26,13 +26,13 @@ from nri.text import plain
 from nri.trace.call_stats import CallStats, DurationRoom
 from nri.trace.changes import Changes
 from nri.trace.history import Event, Note, Trace
-from nri.trace.live import plugin_rows
+from nri.trace.live_events import plugin_rows
 from nri.trace.message_json import MessageJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from nri.trace.live import Live
+    from nri.trace.live_events import Live
     from nri.trace.pb import api_pb2 as t
 
 __all__ = ["Recording", "Running", "Source", "Unanswered", "View"]

@@ -1,6 +1,6 @@
 """How long plugins took, and how often they failed: counted, with percentiles, in bounded memory. Pure.
 
-Next: `nri.trace.live` sums up what happens now, `nri trace stat` what was recorded.
+Next: `nri.trace.live_events` sums up what happens now, `nri trace stat` what was recorded.
 """
 
 from __future__ import annotations

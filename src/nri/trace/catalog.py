@@ -1,7 +1,7 @@
 """The request and reply messages of ttRPC methods: NRI's own by the generated code, others by a descriptor set.
 
 ``protoc --include_imports --descriptor_set_out=FILE`` writes a descriptor set. It is loaded into a pool of its own, so
-that it can never clash with the messages that this process runs on. Next: `nri.trace.dissect`, which asks.
+that it can never clash with the messages that this process runs on. Next: `nri.trace.dissection`, which asks.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from nri.adaptation.admin import ask, follow
 from nri.errors import ConflictError, NriError, PluginRejected
 from nri.inspector.sources import Recording, Running
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live import Live
+from nri.trace.live_events import Live
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 

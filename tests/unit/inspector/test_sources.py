@@ -16,7 +16,7 @@ from nri.inspector.sources import Recording, Running, Source, Unanswered, matche
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.history import Trace
-from nri.trace.live import Live
+from nri.trace.live_events import Live
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field

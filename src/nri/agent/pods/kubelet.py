@@ -26,8 +26,8 @@ from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.kube.decoder import Pod, make_decoder
-from nri.kube.object_cache import KeptObjects, Key
 from nri.kube.lists import ListSplitter
+from nri.kube.object_cache import KeptObjects, Key
 from nri.text import plain
 
 if TYPE_CHECKING:

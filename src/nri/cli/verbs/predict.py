@@ -1,6 +1,6 @@
 """`nri predict`: which plugins will collide, told from recordings, and from what plugins declare.
 
-Next: `nri.trace.predict`, which finds them.
+Next: `nri.trace.prediction`, which finds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nri.trace.predict import Collision
+    from nri.trace.prediction import Collision
 
 _COLUMNS = [
     Column("FIELD", "field", 60),
@@ -66,7 +66,7 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     is 4 if plugins collide, and 1 if none does but something could not be read.
     """
     from nri.trace.history import Trace
-    from nri.trace.predict import CollisionFinder
+    from nri.trace.prediction import CollisionFinder
 
     out = Output(settings)
     unread = events = 0

@@ -186,8 +186,8 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     Events are copied with all their values: what was replaced when it was recorded stays replaced, and nothing else is.
     """
-    from nri.trace.cut import choose, cut, write_part
     from nri.trace.document import time_text
+    from nri.trace.excerpt import choose, cut, write_part
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)

@@ -29,8 +29,8 @@ from nri.kube.client.objects import (
     read_status,
     status_of,
 )
-from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
+from nri.kube.object_cache import KeptObjects
 
 __all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
 

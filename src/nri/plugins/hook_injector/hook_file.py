@@ -16,8 +16,8 @@ from nri.config.layers import located
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.pattern import Pattern
 from nri.plugins.hook_injector.conditions import When
+from nri.plugins.hook_injector.pattern import Pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import nri
 from nri.config.complaint import apart
 from nri.plugins.hook_injector import pattern
-from nri.plugins.hook_injector.directories import HookDirectories
 from nri.plugins.hook_injector.conditions import ConditionError, Facts
+from nri.plugins.hook_injector.directories import HookDirectories
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nri.kube.client import PODS, Apiserver, Follower
-from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES
+from nri.kube.object_cache import KeptObjects
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 from tests.support.waiting import wait_for
 

@@ -14,8 +14,8 @@ import yaml
 
 from nri.kube import quantity
 from nri.kube.decoder import MAX_POD_FACTOR
-from nri.kube.object_cache import MAX_KEPT_BYTES
 from nri.kube.lists import MAX_OBJECT_BYTES
+from nri.kube.object_cache import MAX_KEPT_BYTES
 from tests.support.http_server import Answer, HttpServer, status
 
 DAEMONSET = Path(__file__).parents[4] / "deploy/kustomize/agent/base/daemonset.yaml"

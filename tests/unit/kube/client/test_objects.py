@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nri.kube.client import objects
 from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
-from nri.kube.object_cache import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.object_cache import KeptObjects
 
 
 def test_paths_of_the_core_and_of_groups() -> None:

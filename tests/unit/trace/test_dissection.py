@@ -12,7 +12,7 @@ from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE
 from nri.mux import frames as mux
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector, Frame, begins_with_mux, looks_like_mux, way_of
+from nri.trace.dissection import Dissector, Frame, begins_with_mux, looks_like_mux, way_of
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, encode_response, request_prefix
 from tests.support.captured import GOLDEN, request

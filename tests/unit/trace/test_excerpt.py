@@ -11,8 +11,8 @@ import nri
 from nri.errors import ConfigError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
-from nri.trace import cut as module
-from nri.trace.cut import choose, cut
+from nri.trace import excerpt as module
+from nri.trace.excerpt import choose, cut
 from nri.trace.history import Event, Note, Trace
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder

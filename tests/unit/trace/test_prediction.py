@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.history import Event, Step, Trace
-from nri.trace.predict import CollisionFinder
+from nri.trace.prediction import CollisionFinder
 from nri.trace.recorder import Recorder
 
 REQUEST = m.CreateContainerRequest(pod=make_pod(name="web", namespace="shop"), container=make_container(id="c1"))

@@ -14,7 +14,7 @@ import nri
 from nri.adaptation.admin import ask, follow
 from nri.errors import ConflictError, DeadlineExceeded, NriError, RemoteProtocolError, RuntimeUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live import MOST_ROWS, Live
+from nri.trace.live_events import MOST_ROWS, Live
 from tests.support.made_plugins import plugin
 from tests.support.waiting import wait_for
 
