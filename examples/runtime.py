@@ -75,8 +75,8 @@ class Runtime:
                 if update.container_id not in self.specs:
                     result.mark_stale("there is no such container")
                 else:  # updates may come in another order than plugins asked for them
-                    wanted = self.orders[update.container_id].newest(update.linux.resources, numbers, result)
-                    self.put(update.container_id, wanted, result)
+                    request = self.orders[update.container_id].newest(update.linux.resources, numbers, result)
+                    self.put(update.container_id, request, result)
                     self.orders[update.container_id].note(result, numbers)
             results.append(result)
         return results

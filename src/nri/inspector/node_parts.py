@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeParts"]
 
 #: Seconds between two looks at cgroups; rows of drift that are shown.
-_LOOK_S, _MOST_ROWS = 2.0, 500
+_DRIFT_INTERVAL_S, _MAX_ROWS = 2.0, 500
 _ANSWER_S: Final = 5.0
 
 
@@ -65,7 +65,7 @@ class NodeParts:
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._look: Callable[[], dict[str, Any]] | None = None
-        self._seen: tuple[float, dict[str, Any]] = (float("-inf"), {})
+        self._answer: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     def views(self) -> dict[str, View]:
         """The parts by name."""
@@ -83,17 +83,17 @@ class NodeParts:
 
     def _drift(self, _: str) -> dict[str, Any]:
         with self._lock:
-            if monotonic() - self._seen[0] > _LOOK_S:
+            if monotonic() - self._answer[0] > _DRIFT_INTERVAL_S:
                 try:
-                    self._look = self._look or self._joined()
-                    self._seen = monotonic(), self._look()
+                    self._look = self._look or self._connect()
+                    self._answer = monotonic(), self._look()
                 except BaseException:
                     self._stack.close()  # the next look joins anew
                     self._look = None
                     raise
-            return self._seen[1]
+            return self._answer[1]
 
-    def _joined(self) -> Callable[[], dict[str, Any]]:
+    def _connect(self) -> Callable[[], dict[str, Any]]:
         """Join the runtime, and return what looks at the cgroups once."""
         drift = Drift(detect(Root(self._root)))
         agent = self._agent_socket or (self._agent_path if os.path.exists(self._agent_path) else "")
@@ -103,12 +103,12 @@ class NodeParts:
             drift.look(values())
             who = Setters(self._client)
             return {
-                "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],
-                "changes": [row_of(change, who) for change in drift.changes[: -_MOST_ROWS - 1 : -1]],
+                "now": [row_of(change, who) for change in drift.now()[:_MAX_ROWS]],
+                "changes": [row_of(change, who) for change in drift.changes[: -_MAX_ROWS - 1 : -1]],
                 "looked_at": drift.looked_at,
                 "unread": drift.unread,
                 "left_out": drift.left_out,
-                "more": max(0, len(drift.now()) - _MOST_ROWS),
+                "more": max(0, len(drift.now()) - _MAX_ROWS),
             }
 
         return look
@@ -126,6 +126,6 @@ class NodeParts:
     def _placement(self, _: str) -> dict[str, Any] | None:
         if not any(Path(self._state_dir, f"{name}.sock").exists() for name in POLICIES):
             return None
-        found: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
-        found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}
-        return found
+        document: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
+        document["users"] = {str(cpu): list(names) for cpu, names in users_of(document).items()}
+        return document

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from nri.inspector.page import headers, page
-from nri.inspector.sources import Unanswered
+from nri.inspector.sources import SourceUnavailable
 from nri.service.http import Answer, Server, json_answer, text_answer
 
 if TYPE_CHECKING:
@@ -51,34 +51,40 @@ class Web:
         handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
             "/": lambda _: (200, "text/html; charset=utf-8", html),
             "/api/overview": lambda _: _answer(source.overview),
-            "/api/events": lambda asked: _answer(
-                lambda: source.events(asked.get("from", "")[:64], asked.get("q", "")[:256], _most(asked))
+            "/api/events": lambda parameters: _answer(
+                lambda: source.events(
+                    parameters.get("from", "")[:64], parameters.get("q", "")[:256], _max_events(parameters)
+                )
             ),
-            "/api/event": lambda asked: _answer(lambda: source.event(asked.get("key", "")[:64])),
+            "/api/event": lambda parameters: _answer(lambda: source.event(parameters.get("key", "")[:64])),
             "/api/containers": lambda _: _answer(source.containers),
-            "/api/container": lambda asked: _answer(lambda: source.container(asked.get("id", "")[:256])),
-            "/api/view": lambda asked: _answer(
-                lambda: source.view(asked.get("name", "")[:64], asked.get("of", "")[:256])
+            "/api/container": lambda parameters: _answer(lambda: source.container(parameters.get("id", "")[:256])),
+            "/api/view": lambda parameters: _answer(
+                lambda: source.view(parameters.get("name", "")[:64], parameters.get("of", "")[:256])
             ),
         }
-        streams = {"/api/follow": lambda asked: _told(source, asked.get("after", "")[:64], asked.get("q", "")[:256])}
+        streams = {
+            "/api/follow": lambda parameters: _server_sent_events(
+                source, parameters.get("after", "")[:64], parameters.get("q", "")[:256]
+            )
+        }
         self._server = Server(public=handlers, address=address, streams=streams, guard=self._guard, headers=headers())
         self.url = f"http://{self._host}:{self._server.port}/#token={self.token}"
 
-    def _guard(self, path: str, given: Mapping[str, str]) -> Answer | None:
-        host = given.get("host", "")
-        if not self._is_ours(host):
+    def _guard(self, path: str, fields: Mapping[str, str]) -> Answer | None:
+        host = fields.get("host", "")
+        if not self._is_own_host(host):
             return text_answer("open the address that nri inspect has printed, not another name of this machine\n", 403)
         if path == "/":
             return None
-        if given.get("origin", f"http://{host}") != f"http://{host}":
+        if fields.get("origin", f"http://{host}") != f"http://{host}":
             return text_answer("another site may not ask\n", 403)
-        own = f"Bearer {self.token}".encode()
-        if hmac.compare_digest(given.get("authorization", "").encode(), own):
+        expected = f"Bearer {self.token}".encode()
+        if hmac.compare_digest(fields.get("authorization", "").encode(), expected):
             return None
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
         """Whether a request was made to this machine by a number, or by the name that we listen on.
 
         Another name may be one of a site that has made it lead here, so that its own pages can ask.
@@ -103,20 +109,20 @@ class Web:
         self.close()
 
 
-def _most(asked: Mapping[str, str]) -> int:
-    text = asked.get("most", "")
+def _max_events(parameters: Mapping[str, str]) -> int:
+    text = parameters.get("most", "")
     return int(text[:6]) if text.isascii() and text.isdecimal() else 200
 
 
 def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
     try:
         value = ask()
-    except Unanswered as error:
+    except SourceUnavailable as error:
         return text_answer(f"{error}\n", 503)
     return text_answer("not there, or not any more\n", 404) if value is None else json_answer(value)
 
 
-def _told(source: Source, after: str, text: str) -> Generator[bytes]:
+def _server_sent_events(source: Source, after: str, text: str) -> Generator[bytes]:
     """The events of a source, as server-sent events; also that it does not answer."""
-    for told in source.follow(after, text):
-        yield f"data: {json.dumps(told)}\n\n".encode()
+    for update in source.follow(after, text):
+        yield f"data: {json.dumps(update)}\n\n".encode()

@@ -14,10 +14,10 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["DecodedResources", "asked", "asked_by", "memory_request"]
+__all__ = ["DecodedResources", "memory_request", "requested_resources", "resources_from_cgroup"]
 
 #: The kubelet's upper bound of a burstable OOM score, which tells only of little.
-_MOST_SCORE: Final = 999
+_MAX_OOM_SCORE: Final = 999
 
 
 class DecodedResources(NamedTuple):
@@ -29,8 +29,8 @@ class DecodedResources(NamedTuple):
     memory_limit: int
 
 
-def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
-    """Return what a container asked for.
+def requested_resources(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
+    """Return what a container requested_resources for.
 
     Args:
         linux: as NRI reports the container.
@@ -39,13 +39,15 @@ def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Decode
     """
     cpu, memory = linux.resources.cpu, linux.resources.memory.limit.value
     score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
-    return asked_by(kube_class, cpu.shares.value, (cpu.quota.value, cpu.period.value), memory, score, capacity)
+    return resources_from_cgroup(
+        kube_class, cpu.shares.value, (cpu.quota.value, cpu.period.value), memory, score, capacity
+    )
 
 
-def asked_by(
+def resources_from_cgroup(
     kube_class: str, shares: int, quota: tuple[int, int], memory: int, score: int | None = None, capacity: int = 0
 ) -> DecodedResources:
-    """Return what a container asked for.
+    """Return what a container requested_resources for.
 
     Args:
         kube_class: its pod's Kubernetes QoS class.
@@ -53,7 +55,7 @@ def asked_by(
         quota: of CPU and its period in microseconds, 0 for none and for the usual one.
         memory: its limit in bytes, 0 or less for none.
         score: its OOM score, None if it is not known.
-        capacity: as of `asked`.
+        capacity: as of `requested_resources`.
     """
     limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
     memory = max(memory, 0)
@@ -69,6 +71,6 @@ def memory_request(score: int | None, capacity: int) -> int | None:
 
     At either end of the scale the kubelet cuts: a score there tells only of much or little.
     """
-    if score == _MOST_SCORE and capacity > 0:
+    if score == _MAX_OOM_SCORE and capacity > 0:
         return 0
     return memory_of_oom_score(score, capacity) or None if score is not None and capacity > 0 else None

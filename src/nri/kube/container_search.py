@@ -13,7 +13,7 @@ from typing import NamedTuple
 __all__ = ["NamedContainer", "any_of", "find"]
 
 #: That many are named where a word may mean several.
-_TOLD = 5
+_MAX_NAMES = 5
 
 
 class NamedContainer(NamedTuple):
@@ -48,25 +48,29 @@ def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer
         word: what the person said; the empty word means nothing.
         containers: all there are, the newest first.
     """
-    known = list(containers) if word else []
-    found = [one for one in known if one.id == word]
-    found = found or [one for one in known if _is_called(one, word)]
-    found = found or [one for one in known if one.id.startswith(word)]
+    candidates = list(containers) if word else []
+    matches = [container for container in candidates if container.id == word]
+    matches = matches or [container for container in candidates if _has_name(container, word)]
+    matches = matches or [container for container in candidates if container.id.startswith(word)]
     newest: dict[tuple[str, str], NamedContainer] = {}
-    for one in found:
-        newest.setdefault((one.pod_id, one.name if one.pod_id else one.id), one)
-    running = [one for one in newest.values() if one.runs]
+    for container in matches:
+        newest.setdefault((container.pod_id, container.name if container.pod_id else container.id), container)
+    running = [container for container in newest.values() if container.runs]
     return running if len(running) == 1 else list(newest.values())
 
 
-def any_of(word: str, found: Sequence[NamedContainer]) -> str:
+def any_of(word: str, containers: Sequence[NamedContainer]) -> str:
     """A sentence for a word that may mean several; the first of them are named."""
-    more = ", ..." if len(found) > _TOLD else ""
-    return f'"{word}" may be any of {", ".join(map(str, found[:_TOLD]))}{more}'
+    more = ", ..." if len(containers) > _MAX_NAMES else ""
+    return f'"{word}" may be any of {", ".join(map(str, containers[:_MAX_NAMES]))}{more}'
 
 
-def _is_called(one: NamedContainer, word: str) -> bool:
+def _has_name(container: NamedContainer, word: str) -> bool:
     """Whether the word is a name of the container, or of its pod."""
-    pod = f"{one.namespace}/{one.pod}"
-    names = {one.name, one.pod, pod, f"{one.pod}/{one.name}", f"{pod}/{one.name}"} if one.pod else {one.name}
+    pod = f"{container.namespace}/{container.pod}"
+    names = (
+        {container.name, container.pod, pod, f"{container.pod}/{container.name}", f"{pod}/{container.name}"}
+        if container.pod
+        else {container.name}
+    )
     return word in names

@@ -71,13 +71,13 @@ class Document:
         self._lines = Lines(source)
         self._paths: dict[int, Path] | None = None
 
-    def _path(self, wanted: Any) -> Path | None:
+    def _path(self, tree: Any) -> Path | None:
         """The path from the root to one of its tables or lists; None if it is not in there."""
-        if wanted is None:
+        if tree is None:
             return None
         if self._paths is None:
             self._paths = _paths(self._root)
-        return self._paths.get(id(wanted))
+        return self._paths.get(id(tree))
 
     def error(self, reason: str, where: str, tree: Any = None, key: str = "", suggestion: str = "") -> ConfigError:
         """The error for the value at a key of a table, or for the table itself; `where` names it."""
@@ -145,13 +145,13 @@ class Document:
                 raise self.error("expected text", f"{where}{key}.{name}", table, str(name))
         return {text(name): text(value) for name, value in table.items()}
 
-    def number(self, tree: Any, key: str, most: int, where: str = "") -> int:
-        """Return the whole number from 0 to `most` at a key of a table; ConfigError if something else is there."""
+    def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:
+        """Return the whole number from 0 to `maximum` at a key of a table; ConfigError if something else is there."""
         value = tree.get(key)
         if value is None:
             return 0
-        if not is_number(value, most):
-            raise self.error(f"expected a whole number from 0 to {most}", f"{where}{key}", tree, key)
+        if not is_number(value, maximum):
+            raise self.error(f"expected a whole number from 0 to {maximum}", f"{where}{key}", tree, key)
         return int(value)
 
     def flag(self, tree: Any, key: str, where: str = "") -> bool:
@@ -162,11 +162,11 @@ class Document:
         return bool(value)
 
 
-def is_number(value: Any, most: int) -> bool:
-    """Whether a value is a whole number from 0 to `most`; also one in quotes."""
+def is_number(value: Any, maximum: int) -> bool:
+    """Whether a value is a whole number from 0 to `maximum`; also one in quotes."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def text(value: Any) -> str:
@@ -181,15 +181,15 @@ def _is_scalar(value: Any) -> bool:
 def _paths(root: Any) -> dict[int, Path]:
     """The path to each table and list of a tree, by identity. They live as long as the tree does."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     while waiting:
         value, path = waiting.pop()
-        if id(value) in found:
+        if id(value) in paths:
             continue
         if isinstance(value, dict):
-            found[id(value)] = path
+            paths[id(value)] = path
             waiting += [(item, (*path, str(key))) for key, item in dict.items(value)]
         elif isinstance(value, list):
-            found[id(value)] = path
+            paths[id(value)] = path
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
-    return found
+    return paths

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "Folder"]
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST_FILES = 1000
-MOST_OBJECTS = 5000
+MAX_FILES = 1000
+MAX_OBJECTS = 5000
 
 
 class Folder:
@@ -35,7 +35,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._seen: dict[str, Fingerprint] = {}
+        self._stamps: dict[str, Fingerprint] = {}
         self._first = True
         self.files: dict[str, list[tuple[Document, dict[str, Any]]]] = {}
         self.errors: dict[str, ConfigError] = {}
@@ -46,22 +46,22 @@ class Folder:
         try:
             names = self._names()
         except OSError as error:
-            error_now = ConfigError(self._path, "", (error.strerror or str(error)).lower())
-            known = self.errors.get(self._path)
-            self.errors[self._path] = error_now
-            return first or str(known) != str(error_now)
+            error_ = ConfigError(self._path, "", (error.strerror or str(error)).lower())
+            previous = self.errors.get(self._path)
+            self.errors[self._path] = error_
+            return first or str(previous) != str(error_)
         now = {name: fingerprint(name) for name in names}
-        now = {name: seen for name, seen in now.items() if seen is not None}
-        if now == self._seen and self._path not in self.errors:
+        now = {name: stamp for name, stamp in now.items() if stamp is not None}
+        if now == self._stamps and self._path not in self.errors:
             return first
-        for name in self._seen.keys() - now.keys():
+        for name in self._stamps.keys() - now.keys():
             self.files.pop(name, None)
         self.errors = {name: error for name, error in self.errors.items() if name in now}
-        for name, seen in now.items():
-            if self._seen.get(name) != seen:
+        for name, stamp in now.items():
+            if self._stamps.get(name) != stamp:
                 self._read(name)
         self.files = {name: self.files[name] for name in now if name in self.files}
-        self._seen = now
+        self._stamps = now
         return True
 
     def _names(self) -> list[str]:
@@ -72,10 +72,10 @@ class Folder:
             return []
         except NotADirectoryError:
             return [self._path]
-        found = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
-        if len(found) > MOST_FILES:
-            raise OSError(0, f"there are more than {MOST_FILES} files")
-        return [os.path.join(self._path, name) for name in found]
+        manifests = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
+        if len(manifests) > MAX_FILES:
+            raise OSError(0, f"there are more than {MAX_FILES} files")
+        return [os.path.join(self._path, name) for name in manifests]
 
     def _read(self, name: str) -> None:
         self.errors.pop(name, None)
@@ -84,11 +84,11 @@ class Folder:
             if self.files.get(name) and not source.text.strip():
                 # As it is between a shell's `kubectl get ... > rules.yaml` and the answer, or for good without one.
                 raise ConfigError(name, "", "it has become empty", "remove the file, if that is meant")
-            found = list(objects(source))
+            contents = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error
         else:
-            if len(found) > MOST_OBJECTS:
-                self.errors[name] = ConfigError(name, "", f"holds more than {MOST_OBJECTS} objects")
+            if len(contents) > MAX_OBJECTS:
+                self.errors[name] = ConfigError(name, "", f"holds more than {MAX_OBJECTS} objects")
             else:
-                self.files[name] = found
+                self.files[name] = contents

@@ -79,12 +79,19 @@ def qos_class(resources: PodResources) -> str:
 
     Requests and limits of the pod itself count alone, where it has some.
     """
-    counted = [each.quantities for each in resources.containers] if resources.pod is None else [resources.pod]
-    if not any(each.get(f"{part}.{name}") for each in counted for part in ("requests", "limits") for name in _COMPUTED):
+    counted = (
+        [quantities.quantities for quantities in resources.containers] if resources.pod is None else [resources.pod]
+    )
+    if not any(
+        quantities.get(f"{part}.{name}")
+        for quantities in counted
+        for part in ("requests", "limits")
+        for name in _COMPUTED
+    ):
         return "BestEffort"
     guaranteed = all(
-        each.get(f"limits.{name}") and each[f"limits.{name}"] == each.get(f"requests.{name}")
-        for each in counted
+        quantities.get(f"limits.{name}") and quantities[f"limits.{name}"] == quantities.get(f"requests.{name}")
+        for quantities in counted
         for name in _COMPUTED
     )
     return "Guaranteed" if guaranteed else "Burstable"
@@ -97,14 +104,14 @@ def cgroup_parent(qos: str, uid: str) -> str:
 
 def set_resources(linux: m.LinuxContainer, share: Share) -> None:
     """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does."""
-    wanted = share.quantities
-    cpu_limit = wanted.get("limits.cpu")
+    quantities = share.quantities
+    cpu_limit = quantities.get("limits.cpu")
     resources = linux.resources
-    resources.cpu.shares.value = quantity.cpu_shares(wanted.get("requests.cpu", _NONE))
+    resources.cpu.shares.value = quantity.cpu_shares(quantities.get("requests.cpu", _NONE))
     resources.cpu.period.value = quantity.CPU_PERIOD_US
     resources.cpu.quota.value = quantity.cpu_quota_us(cpu_limit) if cpu_limit else 0
-    resources.memory.limit.value = quantity.ceil(wanted.get("limits.memory", _NONE))
-    for key, value in wanted.items():
+    resources.memory.limit.value = quantity.ceil(quantities.get("limits.memory", _NONE))
+    for key, value in quantities.items():
         if key.startswith("limits.hugepages-"):
             size = key.removeprefix("limits.hugepages-").removesuffix("i")
             resources.hugepage_limits.add(page_size=f"{size}B", limit=quantity.ceil(value))
@@ -118,8 +125,11 @@ def shares(resources: PodResources, node_bytes: int = 0) -> list[Share]:
     """
     limits = {key: value for name in _COMPUTED if (value := (resources.pod or {}).get(key := f"limits.{name}"))}
     return [
-        Share({**limits, **{key: value for key, value in each.quantities.items() if value or key not in limits}}, score)
-        for each, score in zip(resources.containers, _oom_scores(resources, node_bytes), strict=True)
+        Share(
+            {**limits, **{key: value for key, value in container.quantities.items() if value or key not in limits}},
+            score,
+        )
+        for container, score in zip(resources.containers, _oom_scores(resources, node_bytes), strict=True)
     ]
 
 
@@ -135,14 +145,15 @@ def _oom_scores(resources: PodResources, node_bytes: int) -> list[int]:
         return [score] * len(resources.containers)
     if not node_bytes:
         return [999] * len(resources.containers)  # the kubelet's upper end is the best guess
-    requests = [quantity.ceil(each.quantities.get("requests.memory", _NONE)) for each in resources.containers]
+    requests = [quantity.ceil(container.quantities.get("requests.memory", _NONE)) for container in resources.containers]
     spare = _spare_memory(resources)
     smallest = min(
-        (size for size, each in zip(requests, resources.containers, strict=True) if not each.initial), default=0
+        (size for size, container in zip(requests, resources.containers, strict=True) if not container.initial),
+        default=0,
     )
     scores = []
-    for size, each in zip(requests, resources.containers, strict=True):
-        counted = max(size, smallest) if each.sidecar else size
+    for size, container in zip(requests, resources.containers, strict=True):
+        counted = max(size, smallest) if container.sidecar else size
         scores.append(min(max(1000 - (counted + spare) * 1000 // node_bytes, 3), 999))
     return scores
 

@@ -112,7 +112,7 @@ class ListSplitter:
 
     def _object_start(self, data: bytes, place: int) -> int:
         """Take in the frame up to the next object; return where that starts, or the end of the data."""
-        kept, place = place, self._behind_string(data, place)
+        begin, place = place, self._behind_string(data, place)
         for token in _TOKEN.finditer(data, place):
             text = token[0]
             if self._between_objects and text not in (b"{", b"]"):
@@ -122,16 +122,16 @@ class ListSplitter:
                 break
             if text in b"{[":
                 if self._between_objects:
-                    self._keep_frame(data[kept : token.start()])
+                    self._keep_frame(data[begin : token.start()])
                     self._in_object = True
                     return token.start()
-                self._open(data[kept : token.end()], text)
-                kept = token.end()
+                self._open(data[begin : token.end()], text)
+                begin = token.end()
             elif text in b"}]":
-                self._keep_frame(data[kept : token.end()])
-                kept = token.end()
+                self._keep_frame(data[begin : token.end()])
+                begin = token.end()
                 self._close()
-        self._keep_frame(data[kept:])
+        self._keep_frame(data[begin:])
         return len(data)
 
     def _object_end(self, data: bytes, place: int) -> int | None:
@@ -160,9 +160,9 @@ class ListSplitter:
         """Return the place behind a string that began in the data before."""
         if not self._in_string:
             return place
-        rest = _REST_OF_STRING.match(data, place)
-        self._in_string = rest is None
-        return len(data) if rest is None else rest.end()
+        match = _REST_OF_STRING.match(data, place)
+        self._in_string = match is None
+        return len(data) if match is None else match.end()
 
     def _open(self, text: bytes, bracket: bytes) -> None:
         if self._ended:

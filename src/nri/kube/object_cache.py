@@ -14,7 +14,7 @@ from nri.kube.decoder import Decoded, TooCostly
 from nri.kube.lists import Oversized
 from nri.text import count, plain
 
-__all__ = ["MAX_KEPT_BYTES", "KeptObjects", "Key"]
+__all__ = ["MAX_KEPT_BYTES", "Key", "ObjectCache"]
 
 #: Memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
 MAX_KEPT_BYTES: Final = 32 << 20
@@ -25,7 +25,7 @@ _MAX_NAMES, _MAX_SHOWN = 1000, 5
 Key = tuple[str, ...]
 
 
-class KeptObjects:
+class ObjectCache:
     """Objects by key.
 
     Args:

@@ -59,9 +59,9 @@ def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> 
         overhead: whether the runtime's own share of the pod counts.
     """
     total = containers_total(
-        PodContainer(container_amounts(each, part), initial, initial and _is_sidecar(each))
+        PodContainer(container_amounts(container, part), initial, initial and _is_sidecar(container))
         for key, initial in (("initContainers", True), ("containers", False))
-        for each in spec.get(key) or ()
+        for container in spec.get(key) or ()
     )
     total |= pod_level(spec, part)
     if overhead:
@@ -79,7 +79,7 @@ def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
             sidecars += limit if _is_sidecar(container) else _NONE
             if not sidecars and not limit:
                 return _NONE
-        if not all(container_amounts(each, "limits").get(name) for each in spec.get("containers") or ()):
+        if not all(container_amounts(container_, "limits").get(name) for container_ in spec.get("containers") or ()):
             return _NONE
     return pod_total(spec, "limits").get(name, _NONE)
 

@@ -19,12 +19,12 @@ CPU_PERIOD_US = 100_000
 _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 1000
 
 
-def bounded(value: object, most: int) -> Fraction:
-    """Return the exact value of a quantity from 0 to `most`. ValueError says what is wrong with it."""
-    found = parse(value)
-    if not 0 <= found <= most:
-        raise ValueError(f'"{value}" is {"less than 0" if found < 0 else f"more than {most}"}')
-    return found
+def bounded(value: object, maximum: int) -> Fraction:
+    """Return the exact value of a quantity from 0 to `maximum`. ValueError says what is wrong with it."""
+    quantity = parse(value)
+    if not 0 <= quantity <= maximum:
+        raise ValueError(f'"{value}" is {"less than 0" if quantity < 0 else f"more than {maximum}"}')
+    return quantity
 
 
 def capped(value: object) -> Fraction:

@@ -19,9 +19,9 @@ __all__ = ["ANNOTATION", "Requests", "annotated", "estimated", "memory_of_oom_sc
 
 #: Requests and limits of a pod's containers as JSON.
 ANNOTATION = "noderesource.dev/resources"
-_SHARES_PER_CPU, _LEAST_SHARES = 1024, 2
+_SHARES_PER_CPU, _MIN_SHARES = 1024, 2
 #: The oom scores of Burstable containers; others say nothing of a request.
-_LEAST_SCORE, _MOST_SCORE = 3, 999
+_MIN_OOM_SCORE, _MAX_OOM_SCORE = 3, 999
 
 
 class Requests(NamedTuple):
@@ -33,14 +33,14 @@ class Requests(NamedTuple):
     memory_limit_bytes: int = 0
 
 
-def _rounded(part: int, whole: int) -> int:
+def _rounded(numerator: int, denominator: int) -> int:
     """A quotient of numbers above 0 as a whole number, a half rounded up."""
-    return (2 * part + whole) // (2 * whole)
+    return (2 * numerator + denominator) // (2 * denominator)
 
 
 def millicpu_of_shares(shares: int) -> int:
     """The request of CPU that has these shares; 0 for the least, which a request of nothing has, too."""
-    return 0 if shares <= _LEAST_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
+    return 0 if shares <= _MIN_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
 
 
 def millicpu_of_quota(quota_us: int, period_us: int) -> int:
@@ -50,7 +50,7 @@ def millicpu_of_quota(quota_us: int, period_us: int) -> int:
 
 def memory_of_oom_score(score: int, node_bytes: int) -> int:
     """The least request of memory with which a Burstable container has this score on such a node; 0 if unknown."""
-    if not _LEAST_SCORE <= score <= _MOST_SCORE:
+    if not _MIN_OOM_SCORE <= score <= _MAX_OOM_SCORE:
         return 0
     return -(-(1000 - score) * node_bytes // 1000)
 
@@ -79,26 +79,26 @@ def annotated(annotations: Mapping[str, str], container_name: str) -> Requests |
     if ANNOTATION not in annotations:
         return None
     try:
-        whole = parse_json(annotations[ANNOTATION])
-        found = _found(whole, container_name)
-        if found is None:
+        document = parse_json(annotations[ANNOTATION])
+        container = _container(document, container_name)
+        if container is None:
             return None
-        asked, limits = (found.get(key) or {} for key in ("requests", "limits"))
+        requests, limits = (container.get(key) or {} for key in ("requests", "limits"))
         return Requests(
-            _amount(asked, "cpu", 1000),
+            _amount(requests, "cpu", 1000),
             _amount(limits, "cpu", 1000),
-            _amount(asked, "memory", 1),
+            _amount(requests, "memory", 1),
             _amount(limits, "memory", 1),
         )
     except (AttributeError, TypeError):
         raise ValueError('it is not {"containers": {NAME: {"requests": {}, "limits": {}}}}') from None
 
 
-def _found(whole: Any, name: str) -> Any:
+def _container(document: Any, name: str) -> Any:
     for key in ("containers", "initContainers"):
-        found = (whole.get(key) or {}).get(name)
-        if found is not None:
-            return found
+        container = (document.get(key) or {}).get(name)
+        if container is not None:
+            return container
     return None
 
 

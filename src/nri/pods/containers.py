@@ -26,7 +26,7 @@ __all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_
 #: The annotation in which the kubelet keeps how long a container has to end, in seconds.
 GRACE = "io.kubernetes.pod.terminationGracePeriod"
 PULLS = ("Always", "IfNotPresent", "Never")
-_MOST_ID = 2**32 - 1
+_MAX_ID = 2**32 - 1
 _PROFILES = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 _PROPAGATION = {"": 0, "None": 0, "HostToContainer": 1, "Bidirectional": 2}
 _PROTOCOLS = {"": 0, "TCP": 0, "UDP": 1, "SCTP": 2}
@@ -36,7 +36,7 @@ _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/pr
            "/sys/devices/virtual/powercap")  # fmt: skip
 _READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 #: The kernel takes no longer word of a command line or an environment (MAX_ARG_STRLEN).
-_LONGEST_WORD = (128 << 10) - 1
+_MAX_STRING_BYTES = (128 << 10) - 1
 #: The longest path that the kernel takes (PATH_MAX), without its end.
 _MAX_PATH_BYTES = 4095
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
@@ -95,7 +95,7 @@ class ContainerRequests:
         self._document, self._spec, self._pod, self._node = document, spec, pod, node
         self._folder = f"{folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
-        self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
+        self._tables = {document.text(volume, "name"): volume for volume in document.tables(spec, "volumes", "spec.")}
         self._names: set[str] = set()
         self.volumes: dict[str, Volume] = {}
 
@@ -112,8 +112,8 @@ class ContainerRequests:
         image = document.text(tree, "image")
         if not image:
             raise document.error("a container needs an image", "spec.containers.image", tree, "image")
-        made = ContainerRequest(pb.ContainerConfig(), self._pull(tree, image), place=document.place(tree))
-        config = made.config
+        request = ContainerRequest(pb.ContainerConfig(), self._pull(tree, image), place=document.place(tree))
+        config = request.config
         config.metadata.name = name
         config.image.image = config.image.user_specified_image = image
         config.working_dir = document.text(tree, "workingDir")
@@ -125,14 +125,14 @@ class ContainerRequests:
         config.annotations[GRACE] = grace
         identity = {"container.name": name, **{f"pod.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}}
         config.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
-        self._process(tree, made)
+        self._process(tree, request)
         self._resources(config, share)
         self._ports(tree)
-        self._mounts(tree, made)
-        self._security(tree, made)
+        self._mounts(tree, request)
+        self._security(tree, request)
         # One that restarts is a sidecar: it goes on beside those that come after it.
-        made.first = first and (tree.get("restartPolicy") if first else None) != "Always"
-        return made
+        request.first = first and (tree.get("restartPolicy") if first else None) != "Always"
+        return request
 
     def _pull(self, tree: dict[str, Any], image: str) -> str:
         """When to pull; the newest one always, as Kubernetes does, unless the manifest says otherwise."""
@@ -146,44 +146,46 @@ class ContainerRequests:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def _process(self, tree: dict[str, Any], made: ContainerRequest) -> None:
+    def _process(self, tree: dict[str, Any], request: ContainerRequest) -> None:
         """Set environment and command line, in which $(NAME) is the value of a variable."""
         document = self._document
         if document.items(tree, "envFrom"):
             reason = "ConfigMaps and Secrets are a cluster's: write the variables into env"
             raise document.error(reason, "spec.containers.envFrom", tree, "envFrom")
         values: dict[str, str] = {}
-        for one in document.tables(tree, "env"):
-            name = document.text(one, "name", "env.")
+        for variable in document.tables(tree, "env"):
+            name = document.text(variable, "name", "env.")
             if not name or "=" in name:
-                raise document.error("a variable needs a name without =", "env.name", one, "name")
-            if one.get("valueFrom") is not None:
-                value = self._from(document.table(one, "valueFrom", "env."), name, made)
+                raise document.error("a variable needs a name without =", "env.name", variable, "name")
+            if variable.get("valueFrom") is not None:
+                value = self._field_value(document.table(variable, "valueFrom", "env."), name, request)
                 if value is None:
                     continue
                 values[name] = value
             else:
-                values[name] = self._expanded(document.text(one, "value", "env."), values, "env.value", one, "value")
-        made.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
-        for key, target in (("command", made.config.command), ("args", made.config.args)):
+                values[name] = self._expanded(
+                    document.text(variable, "value", "env."), values, "env.value", variable, "value"
+                )
+        request.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
+        for key, target in (("command", request.config.command), ("args", request.config.args)):
             target.extend(self._expanded(word, values, key, tree, key) for word in document.texts(tree, key))
 
     def _expanded(self, text: str, values: dict[str, str], where: str, tree: Any, key: str) -> str:
         """The text with $(NAME) as the variable's value; of an unknown one it stays, and $$ is a dollar."""
-        left = _LONGEST_WORD
+        remaining = _MAX_STRING_BYTES
 
         def value(match: re.Match[str]) -> str:
-            nonlocal left
-            found = "$" if match[1] is None else values.get(match[1], match[0])
-            left -= len(found)
-            if left < 0:  # values of values double with each
-                reason = f"becomes longer than {_LONGEST_WORD} characters, with which no program can be started"
+            nonlocal remaining
+            expansion = "$" if match[1] is None else values.get(match[1], match[0])
+            remaining -= len(expansion)
+            if remaining < 0:  # values of values double with each
+                reason = f"becomes longer than {_MAX_STRING_BYTES} characters, with which no program can be started"
                 raise self._document.error(reason, where, tree, key)
-            return found
+            return expansion
 
         return _REFERENCE.sub(value, text)
 
-    def _from(self, table: dict[str, Any], name: str, made: ContainerRequest) -> str | None:
+    def _field_value(self, table: dict[str, Any], name: str, request: ContainerRequest) -> str | None:
         """The value of a variable that is a field of the pod; None if it may be absent and is."""
         document = self._document
         for kind in ("configMapKeyRef", "secretKeyRef", "resourceFieldRef", "fileKeyRef"):
@@ -196,7 +198,7 @@ class ContainerRequests:
         path = document.text(document.table(table, "fieldRef"), "fieldPath", "env.valueFrom.fieldRef.")
         document.text(document.table(table, "fieldRef"), "apiVersion")
         if path in ("status.podIP", "status.podIPs"):
-            made.addressed.add(name)
+            request.addressed.add(name)
             return ""
         if match := _FIELD.fullmatch(path):
             return str(getattr(self._pod, match[1]).get(match[2], ""))
@@ -216,12 +218,12 @@ class ContainerRequests:
     def _ports(self, tree: dict[str, Any]) -> None:
         """Give the pod the ports that are to be the node's, too; the others say only what listens."""
         document = self._document
-        for one in document.tables(tree, "ports"):
-            inside, outside = (document.number(one, key, 65535, "ports.") for key in ("containerPort", "hostPort"))
-            document.text(one, "name", "ports.")
-            protocol, address = (document.text(one, key, "ports.") for key in ("protocol", "hostIP"))
+        for port in document.tables(tree, "ports"):
+            inside, outside = (document.number(port, key, 65535, "ports.") for key in ("containerPort", "hostPort"))
+            document.text(port, "name", "ports.")
+            protocol, address = (document.text(port, key, "ports.") for key in ("protocol", "hostIP"))
             if protocol not in _PROTOCOLS:
-                raise document.error(f'"{protocol}" is no protocol: TCP, UDP, SCTP', "ports.protocol", one, "protocol")
+                raise document.error(f'"{protocol}" is no protocol: TCP, UDP, SCTP', "ports.protocol", port, "protocol")
             if outside and self._pod.linux.security_context.namespace_options.network != pb.NODE:
                 self._pod.port_mappings.add(
                     protocol=_PROTOCOLS[protocol],
@@ -288,79 +290,86 @@ class ContainerRequests:
             return self.volumes[name]
         document, table = self._document, self._tables.get(name)
         if table is None:
-            near = ", ".join(self._tables) or "none"
-            raise document.error(f'no volume "{name}": there is {near}', "volumeMounts.name", mount, "name")
+            names = ", ".join(self._tables) or "none"
+            raise document.error(f'no volume "{name}": there is {names}', "volumeMounts.name", mount, "name")
         place = document.place(table)
         if table.get(HOST_PATH) is not None:
-            said = document.table(table, HOST_PATH, "volumes.")
-            path, kind = (document.text(said, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
+            host_path = document.table(table, HOST_PATH, "volumes.")
+            path, kind = (document.text(host_path, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
             if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
                 raise document.error(
-                    "expected an absolute path without .. and null bytes", f"volumes.{HOST_PATH}.path", said, "path"
+                    "expected an absolute path without .. and null bytes",
+                    f"volumes.{HOST_PATH}.path",
+                    host_path,
+                    "path",
                 )
             if kind not in HOST_TYPES:
                 reason = f"expected one of {', '.join(filter(None, HOST_TYPES))}"
-                raise document.error(reason, f"volumes.{HOST_PATH}.type", said, "type")
-            made = Volume(path, kind, place)
+                raise document.error(reason, f"volumes.{HOST_PATH}.type", host_path, "type")
+            volume = Volume(path, kind, place)
         elif EMPTY_DIR in table:
             document.table(table, EMPTY_DIR, "volumes.")
             if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
                 raise document.error("a volume's name has small letters, digits and -", "volumes.name", table, "name")
-            group = document.number(self._context, "fsGroup", _MOST_ID, "securityContext.") or -1
-            made = Volume(f"{self._folder}/{VOLUMES}/{name}", EMPTY_DIR, place, group)
+            group = document.number(self._context, "fsGroup", _MAX_ID, "securityContext.") or -1
+            volume = Volume(f"{self._folder}/{VOLUMES}/{name}", EMPTY_DIR, place, group)
         else:
             kind = next((str(key) for key in table if key != "name"), "nothing")
             reason = f"{kind} needs a cluster: here a volume is {HOST_PATH} or {EMPTY_DIR}"
             raise document.error(reason, f"volumes.{name}", table, kind)
-        self.volumes[name] = made
-        return made
+        self.volumes[name] = volume
+        return volume
 
     # --- security --------------------------------------------------------------------------------------------------
 
-    def _security(self, tree: dict[str, Any], made: ContainerRequest) -> None:
+    def _security(self, tree: dict[str, Any], request: ContainerRequest) -> None:
         """Set user, groups, capabilities and profiles; the container's word comes before the pod's."""
         document, where = self._document, "securityContext."
-        own, context = document.table(tree, "securityContext"), made.config.linux.security_context
+        container_context, context = document.table(tree, "securityContext"), request.config.linux.security_context
         for key in ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions"):
-            own.get(key), self._context.get(key)
+            container_context.get(key), self._context.get(key)
 
-        def said_by(key: str) -> dict[str, Any]:
+        def context_with(key: str) -> dict[str, Any]:
             """The one of both whose word counts."""
-            return own if own.get(key) is not None else self._context
+            return container_context if container_context.get(key) is not None else self._context
 
         context.namespace_options.CopyFrom(self._pod.linux.security_context.namespace_options)
         for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
-            if said_by(key).get(key) is not None:
-                target.value = document.number(said_by(key), key, _MOST_ID, where)
-        made.non_root = document.flag(said_by("runAsNonRoot"), "runAsNonRoot", where)
-        if made.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
-            raise document.error("runAsNonRoot forbids user 0", f"{where}runAsUser", said_by("runAsUser"), "runAsUser")
+            if context_with(key).get(key) is not None:
+                target.value = document.number(context_with(key), key, _MAX_ID, where)
+        request.non_root = document.flag(context_with("runAsNonRoot"), "runAsNonRoot", where)
+        if request.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
+            raise document.error(
+                "runAsNonRoot forbids user 0", f"{where}runAsUser", context_with("runAsUser"), "runAsUser"
+            )
         self._groups(context)
-        if document.flag(own, "privileged", where):  # runtimes refuse it in a sandbox that is not privileged
+        if document.flag(
+            container_context, "privileged", where
+        ):  # runtimes refuse it in a sandbox that is not privileged
             context.privileged = self._pod.linux.security_context.privileged = True
-        context.readonly_rootfs = document.flag(own, "readOnlyRootFilesystem", where)
-        context.no_new_privs = own.get("allowPrivilegeEscalation") is not None and not document.flag(
-            own, "allowPrivilegeEscalation", where
+        context.readonly_rootfs = document.flag(container_context, "readOnlyRootFilesystem", where)
+        context.no_new_privs = container_context.get("allowPrivilegeEscalation") is not None and not document.flag(
+            container_context, "allowPrivilegeEscalation", where
         )
-        capabilities = document.table(own, "capabilities", where)
+        capabilities = document.table(container_context, "capabilities", where)
         context.capabilities.add_capabilities.extend(document.texts(capabilities, "add", f"{where}capabilities."))
         context.capabilities.drop_capabilities.extend(document.texts(capabilities, "drop", f"{where}capabilities."))
-        if not context.privileged and document.text(own, "procMount", where) in ("", "Default"):
+        if not context.privileged and document.text(container_context, "procMount", where) in ("", "Default"):
             context.masked_paths.extend(_MASKED)
             context.readonly_paths.extend(_READONLY)
-        selinux(document, said_by("seLinuxOptions"), where, context)
-        security_profile(document, said_by("seccompProfile"), where, context, only="seccompProfile")
-        security_profile(document, said_by("appArmorProfile"), where, context, only="appArmorProfile")
+        selinux(document, context_with("seLinuxOptions"), where, context)
+        security_profile(document, context_with("seccompProfile"), where, context, only="seccompProfile")
+        security_profile(document, context_with("appArmorProfile"), where, context, only="appArmorProfile")
 
     def _groups(self, context: pb.LinuxContainerSecurityContext) -> None:
         """Set the pod's groups; that of volumes is one of them."""
         document, where = self._document, "securityContext."
-        for one in document.items(self._context, "supplementalGroups", where):
-            if not is_number(one, _MOST_ID):
-                reason, key = f"expected group ids from 0 to {_MOST_ID}", "supplementalGroups"
+        for group_id in document.items(self._context, "supplementalGroups", where):
+            if not is_number(group_id, _MAX_ID):
+                reason, key = f"expected group ids from 0 to {_MAX_ID}", "supplementalGroups"
                 raise document.error(reason, f"{where}{key}", self._context, key)
-            context.supplemental_groups.append(int(one))
-        if group := document.number(self._context, "fsGroup", _MOST_ID, where):
+            context.supplemental_groups.append(int(group_id))
+        if group := document.number(self._context, "fsGroup", _MAX_ID, where):
             context.supplemental_groups.append(group)
         policy = document.text(self._context, "supplementalGroupsPolicy", where)
         if policy == "Strict":

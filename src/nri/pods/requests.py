@@ -28,8 +28,8 @@ from nri.pods.volumes import Volume
 __all__ = ["Node", "PodRequest", "read_pods"]
 
 #: The most pods of one file, and containers of one pod.
-_MOST_PODS, _MOST_CONTAINERS = 500, 250
-_MOST_SECONDS = 2**31 - 1
+_MAX_PODS, _MAX_CONTAINERS = 500, 250
+_MAX_SECONDS = 2**31 - 1
 
 
 class Node(NamedTuple):
@@ -106,7 +106,7 @@ _REASONS = {
 }  # fmt: skip
 _VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
 #: Fields that a cluster writes into objects, and that ask for nothing.
-_PASSED = frozenset(
+_IGNORED_KEYS = frozenset(
     ["apiVersion", "kind", "status"]
     + [f"metadata.{key}" for key in ("creationTimestamp", "resourceVersion", "generation", "generateName", "selfLink",
                                      "managedFields", "ownerReferences", "finalizers")]
@@ -118,29 +118,29 @@ def read_pods(source: Source, node: Node) -> list[PodRequest]:
 
     Raises ConfigError with file, line and key for what cannot be carried out; no pod at all is an error, too.
     """
-    found = list[PodRequest]()
-    others = list[str]()
+    pods = list[PodRequest]()
+    notes = list[str]()
     names = set[str]()
     for document, tree in _objects(source):
         pod = find_pod(document, tree)
         if pod is None:
-            others.append(
+            notes.append(
                 f"{document.place(tree)}: kind {tree.get('kind', 'is missing')}: it holds no pod, and is left out"
             )
             continue
-        made = _pod(document, pod, node)
-        if made.name in names:
-            raise document.error(f"a second pod of the name {made.name}", "metadata.name", tree)
-        names.add(made.name)
-        missing = [*unread(tree, _PASSED)]  # before places are looked up, which reads all
-        made.notes = [_note(document, each) for each in missing]
-        found.append(made)
-        if len(found) > _MOST_PODS:
-            raise ConfigError(source.name, "", f"holds more than {_MOST_PODS} pods")
-    if not found:
+        request = _pod(document, pod, node)
+        if request.name in names:
+            raise document.error(f"a second pod of the name {request.name}", "metadata.name", tree)
+        names.add(request.name)
+        missing = [*unread(tree, _IGNORED_KEYS)]  # before places are looked up, which reads all
+        request.notes = [_note(document, key) for key in missing]
+        pods.append(request)
+        if len(pods) > _MAX_PODS:
+            raise ConfigError(source.name, "", f"holds more than {_MAX_PODS} pods")
+    if not pods:
         raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
-    found[0].notes[:0] = others
-    return found
+    pods[0].notes[:0] = notes
+    return pods
 
 
 def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
@@ -159,12 +159,12 @@ def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
                 yield document, tree
 
 
-def _note(document: Document, each: Unread) -> str:
+def _note(document: Document, key: Unread) -> str:
     """Say of a key where it is and why nothing came of it."""
-    reason = "no container mounts it" if _VOLUME.fullmatch(each.path) else _REASONS.get(each.key, "")
-    if not reason and each.nearest:
-        reason = f"did you mean {each.nearest}?"
-    return f"{document.place(each.table, each.key)}: {each.path} is left out: {reason or 'nothing here reads it'}"
+    reason = "no container mounts it" if _VOLUME.fullmatch(key.path) else _REASONS.get(key.key, "")
+    if not reason and key.nearest:
+        reason = f"did you mean {key.nearest}?"
+    return f"{document.place(key.table, key.key)}: {key.path} is left out: {reason or 'nothing here reads it'}"
 
 
 def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
@@ -174,16 +174,20 @@ def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
     containers = [*first, *document.tables(spec, "containers", "spec.")]
     if len(containers) == len(first):
         raise document.error("a pod needs at least one container", "spec.containers", spec or None)
-    if len(containers) > _MOST_CONTAINERS:
-        raise document.error(f"more than {_MOST_CONTAINERS} containers", "spec.containers", spec)
+    if len(containers) > _MAX_CONTAINERS:
+        raise document.error(f"more than {_MAX_CONTAINERS} containers", "spec.containers", spec)
     resources = pod_resources(document, spec)
     qos = kubelet.qos_class(resources)
-    made = PodRequest(_sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec."))
-    reader = ContainerRequests(document, spec, made.config, node.name, node.folder)
-    for place, (one, share) in enumerate(zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)):
-        made.containers.append(reader.read(one, share, first=place < len(first)))
-    made.volumes = [*reader.volumes.values()]
-    return made
+    request = PodRequest(
+        _sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec.")
+    )
+    reader = ContainerRequests(document, spec, request.config, node.name, node.folder)
+    for place, (container, share) in enumerate(
+        zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)
+    ):
+        request.containers.append(reader.read(container, share, first=place < len(first)))
+    request.volumes = [*reader.volumes.values()]
+    return request
 
 
 def _sandbox(
@@ -208,7 +212,7 @@ def _sandbox(
         cgroup = f"/{root}/{cgroup}"
     else:
         cgroup = f"/{cgroup}"
-    made = pb.PodSandboxConfig(
+    config = pb.PodSandboxConfig(
         metadata=identity,
         hostname=document.text(spec, "hostname", "spec."),
         log_directory=f"{node.folder}/{identity.uid}/{LOGS}",
@@ -217,34 +221,34 @@ def _sandbox(
         linux=pb.LinuxPodSandboxConfig(cgroup_parent=cgroup),
     )
     for key in ("name", "namespace", "uid"):
-        made.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
-    _network(document, spec, made)
-    _security(document, spec, made.linux)
-    return made
+        config.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
+    _network(document, spec, config)
+    _security(document, spec, config.linux)
+    return config
 
 
-def _network(document: Document, spec: dict[str, Any], made: pb.PodSandboxConfig) -> None:
+def _network(document: Document, spec: dict[str, Any], config: pb.PodSandboxConfig) -> None:
     """Set namespaces, host name and DNS."""
     on_node = document.flag(spec, "hostNetwork", "spec.")
     shared, host = (document.flag(spec, key, "spec.") for key in ("shareProcessNamespace", "hostPID"))
     if shared and host:
         raise document.error("hostPID and shareProcessNamespace exclude each other", "spec.hostPID", spec, "hostPID")
-    options = made.linux.security_context.namespace_options
+    options = config.linux.security_context.namespace_options
     options.network = pb.NODE if on_node else pb.POD
     options.pid = pb.NODE if host else pb.POD if shared else pb.CONTAINER
     options.ipc = pb.NODE if document.flag(spec, "hostIPC", "spec.") else pb.POD
     if not on_node:
-        made.hostname = made.hostname or made.metadata.name[:63].rstrip("-.")
+        config.hostname = config.hostname or config.metadata.name[:63].rstrip("-.")
     policy = document.text(spec, "dnsPolicy", "spec.")
     if policy and policy not in ("Default", "None", "ClusterFirst", "ClusterFirstWithHostNet"):
         raise document.error(f'"{policy}" is no policy: Default, None', "spec.dnsPolicy", spec, "dnsPolicy")
     table = document.table(spec, "dnsConfig", "spec.")
     if table or policy == "None":
-        dns = made.dns_config
+        dns = config.dns_config
         dns.servers.extend(document.texts(table, "nameservers", "spec.dnsConfig."))
         dns.searches.extend(document.texts(table, "searches", "spec.dnsConfig."))
-        for one in document.tables(table, "options", "spec.dnsConfig."):
-            name, value = (document.text(one, key, "spec.dnsConfig.options.") for key in ("name", "value"))
+        for option in document.tables(table, "options", "spec.dnsConfig."):
+            name, value = (document.text(option, key, "spec.dnsConfig.options.") for key in ("name", "value"))
             dns.options.append(f"{name}:{value}" if value else name)
 
 
@@ -255,9 +259,9 @@ def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandbo
     for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
         if table.get(key) is not None:
             target.value = document.number(table, key, 2**32 - 1, where)
-    for one in document.tables(table, "sysctls", where):
-        name, value = (document.text(one, key, f"{where}sysctls.") for key in ("name", "value"))
+    for sysctl in document.tables(table, "sysctls", where):
+        name, value = (document.text(sysctl, key, f"{where}sysctls.") for key in ("name", "value"))
         linux.sysctls[name] = value
     selinux(document, table, where, context)
     security_profile(document, table, where, context)
-    document.number(spec, "terminationGracePeriodSeconds", _MOST_SECONDS, "spec.")
+    document.number(spec, "terminationGracePeriodSeconds", _MAX_SECONDS, "spec.")

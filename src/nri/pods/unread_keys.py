@@ -58,42 +58,42 @@ class Unread(NamedTuple):
 
 def watch(root: Any) -> Any:
     """Make a tree whose tables remember. A part that is in it twice, by YAML's anchors, stays one."""
-    made: dict[int, tuple[Any, Any]] = {}
+    copies: dict[int, tuple[Any, Any]] = {}
     waiting = [root]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, (dict, list)) and id(value) not in made:
-            made[id(value)] = value, KeyTracker() if isinstance(value, dict) else []
+        if isinstance(value, (dict, list)) and id(value) not in copies:
+            copies[id(value)] = value, KeyTracker() if isinstance(value, dict) else []
             waiting += value.values() if isinstance(value, dict) else value
 
-    def ours(value: Any) -> Any:
-        return made[id(value)][1] if id(value) in made else value
+    def copy(value: Any) -> Any:
+        return copies[id(value)][1] if id(value) in copies else value
 
-    for old, new in made.values():
+    for old, new in copies.values():
         if isinstance(old, dict):
-            new.update({key: ours(value) for key, value in old.items()})
+            new.update({key: copy(value) for key, value in old.items()})
         else:
-            new.extend(map(ours, old))
-    return ours(root)
+            new.extend(map(copy, old))
+    return copy(root)
 
 
-def unread(root: Any, passed: frozenset[str]) -> Iterator[Unread]:
-    """Yield the keys that nobody asked for, but not those at a path in `passed`, in the order of the file."""
+def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
+    """Yield the keys that nobody asked for, but not those at a path in `ignored`, in the order of the file."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
         value, path = waiting.pop()
-        if id(value) in seen:
+        if id(value) in visited:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, list):
             waiting += reversed([(one, (*path, place)) for place, one in enumerate(value)])
         if not isinstance(value, KeyTracker):
             continue
-        known = [str(key) for key in value.asked if key not in value]
+        read_keys = [str(key) for key in value.asked if key not in value]
         for key in value:
-            where = (*path, str(key))
-            if key not in value.asked and show(where) not in passed:
-                near = difflib.get_close_matches(str(key), known, 1, 0.75)
-                yield Unread(value, str(key), show(where), near[0] if near else "")
+            key_path = (*path, str(key))
+            if key not in value.asked and show(key_path) not in ignored:
+                matches = difflib.get_close_matches(str(key), read_keys, 1, 0.75)
+                yield Unread(value, str(key), show(key_path), matches[0] if matches else "")
         waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])

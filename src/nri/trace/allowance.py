@@ -79,12 +79,12 @@ class Allowance:
         self._records += 1
         return self._records <= _RECORDS + _RECORDS_PER_BYTE * self.read_bytes
 
-    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
-        """The values of an encoded message; None if there are more than `most`, or than may still be made JSON."""
-        left = max(0, min(most, _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes - self._json_values))
-        values = count_entries(kind, data, left)
+    def json_values(self, kind: Any, data: bytes, maximum: int) -> int | None:
+        """The values of an encoded message; None if there are more than `maximum`, or than may still be made JSON."""
+        remaining = max(0, min(maximum, _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes - self._json_values))
+        values = count_entries(kind, data, remaining)
         self._json_values += values  # also if it is left out: to count costs time as well
-        return values if values <= left else None
+        return values if values <= remaining else None
 
     def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
         """The message of an event; None if it cannot be read, costs too much, or this version does not know it."""
@@ -101,17 +101,17 @@ class Allowance:
 
     def has_values(self, kind: Any, data: bytes) -> bool:
         """Whether an encoded message of a class may be parsed; its values are counted if so."""
-        most = len(data) // 2
-        if len(data) <= _SHORT_BYTES and self._values + most <= _VALUES + _VALUES_PER_BYTE * self.read_bytes:
-            self._values += most
+        maximum = len(data) // 2
+        if len(data) <= _SHORT_BYTES and self._values + maximum <= _VALUES + _VALUES_PER_BYTE * self.read_bytes:
+            self._values += maximum
             return True
-        left = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted
-        left = min(left, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
-        if _parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
-            left = 0
-        values = count_entries(kind, data, left) if left > 0 else 1
+        remaining = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted
+        remaining = min(remaining, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
+        if _remaining_parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
+            remaining = 0
+        values = count_entries(kind, data, remaining) if remaining > 0 else 1
         self._counted += values  # also if it is left out: to count costs time as well
-        return values <= left
+        return values <= remaining
 
 
 def kind_of(event: str, *, reply: bool) -> Any:
@@ -122,9 +122,9 @@ def kind_of(event: str, *, reply: bool) -> Any:
     return kind if hasattr(kind, "FromString") else None
 
 
-def _parts(data: bytes, most: int) -> int:
+def _remaining_parts(data: bytes, maximum: int) -> int:
     """What is left of a number of parts after the fields of a message; negative if there are more."""
     try:
-        return most - sum(1 for _ in islice(iter_fields(data), most + 1))
+        return maximum - sum(1 for _ in islice(iter_fields(data), maximum + 1))
     except RemoteProtocolError:  # the parser says so
-        return most
+        return maximum

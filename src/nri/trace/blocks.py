@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = [
-    "MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "contents", "is_trace", "pack", "scan", "split",
+    "MAGIC",
+    "MAX_CONTENT_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "SUFFIX",
+    "Damage",
+    "Header",
+    "contents",
+    "is_trace",
+    "pack",
+    "scan",
+    "split",
     "unknown",
 ]  # fmt: skip
 
@@ -35,20 +45,20 @@ SUFFIX: Final = ".nritrace"
 VERSION: Final = 1
 PLAIN, ZLIB = 0, 1
 #: The longest content of a block, and the longest message in it, which is that of ttRPC: what is longer is left out.
-MOST_RAW: Final = 16 << 20
-MOST_MESSAGE: Final = 4 << 20
+MAX_CONTENT_BYTES: Final = 16 << 20
+MAX_MESSAGE_BYTES: Final = 4 << 20
 #: Bytes that are unpacked at once, and those that the head of a field can have.
 _PIECE_BYTES: Final = 64 << 10
 _MAX_HEAD_BYTES: Final = 20
 #: Fields of a block that are not records; no version has written one.
-_MAX_OTHERS: Final = 1000
+_MAX_OTHER_FIELDS: Final = 1000
 #: zlib makes what it cannot compress no longer than this.
-_MOST_STORED: Final = MOST_RAW + (MOST_RAW >> 10) + 1024
+_MAX_STORED_BYTES: Final = MAX_CONTENT_BYTES + (MAX_CONTENT_BYTES >> 10) + 1024
 _BLOCK: Final = b"NRIB"
 _FIELDS: Final = struct.Struct(">4sBBHIIIQQI")
 _HEADER_BYTES: Final = _FIELDS.size + 4
 #: Bytes that are looked through at once for the next block: few at first, as there may be very many places to begin.
-_LEAST_PIECE, _PIECE = 4096, 1 << 20
+_MIN_SEARCH_BYTES, _MAX_SEARCH_BYTES = 4096, 1 << 20
 
 
 class Header(NamedTuple):
@@ -102,15 +112,15 @@ def scan(file: BinaryIO) -> Iterator[Header | Damage]:
     if end <= position:
         yield Damage(0, "the file ends before its first block: it was cut here")
     while position < end:
-        found = _header(file, position, end)
-        if isinstance(found, Damage) and (grown := file.seek(0, 2)) > end:
+        part = _header(file, position, end)
+        if isinstance(part, Damage) and (grown := file.seek(0, 2)) > end:
             end = grown  # it is being written: perhaps this was half of a block
             continue
-        yield found
-        if isinstance(found, Header):
-            position += found.size
+        yield part
+        if isinstance(part, Header):
+            position += part.size
         else:
-            position = _next(file, position + 1, end)
+            position = _next_offset(file, position + 1, end)
 
 
 def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
@@ -121,17 +131,17 @@ def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
     _, version, codec, _, stored, raw, records, first_ns, last_ns, crc = _FIELDS.unpack(head[: _FIELDS.size])
     if not _is_header(head):
         return Damage(position, "this is no block; the next one is searched for")
-    if stored > _MOST_STORED:
-        return Damage(position, f"a block of {stored} bytes, at most {_MOST_STORED} are read")
+    if stored > _MAX_STORED_BYTES:
+        return Damage(position, f"a block of {stored} bytes, at most {_MAX_STORED_BYTES} are read")
     if stored > end - position - _HEADER_BYTES:
-        there = end - position - _HEADER_BYTES
-        return Damage(position, f"the last block has {there} of its {stored} bytes: the file was cut here")
+        size = end - position - _HEADER_BYTES
+        return Damage(position, f"the last block has {size} of its {stored} bytes: the file was cut here")
     return Header(position, version, codec, stored, raw, records, first_ns, last_ns, crc)
 
 
-def _next(file: BinaryIO, position: int, end: int) -> int:
+def _next_offset(file: BinaryIO, position: int, end: int) -> int:
     """The offset of the next header, or of the beginning of one that the file's end cuts, or the end."""
-    size = _LEAST_PIECE
+    size = _MIN_SEARCH_BYTES
     while position < end:
         file.seek(position)
         piece = file.read(size)
@@ -147,7 +157,7 @@ def _next(file: BinaryIO, position: int, end: int) -> int:
         if last:
             return end
         position += place if place >= 0 else len(piece) - len(_BLOCK) + 1
-        size = min(2 * size, _PIECE)
+        size = min(2 * size, _MAX_SEARCH_BYTES)
     return end
 
 
@@ -166,8 +176,8 @@ def unknown(header: Header) -> str:
 
 def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
     """The content of a block that is not `unknown`, in pieces of 64 KiB. RemoteProtocolError says why it ends early."""
-    if header.raw > MOST_RAW:
-        raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MOST_RAW} are read")
+    if header.raw > MAX_CONTENT_BYTES:
+        raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MAX_CONTENT_BYTES} are read")
     file.seek(header.offset + _HEADER_BYTES)
     stored = file.read(header.stored)
     if zlib.crc32(stored) != header.crc:
@@ -186,26 +196,26 @@ def _unpacked(stored: bytes) -> Iterator[bytes]:
     decompressor = zlib.decompressobj()
     try:
         for place in range(0, len(stored), _PIECE_BYTES):
-            rest = stored[place : place + _PIECE_BYTES]
-            while rest and not decompressor.eof:
-                yield decompressor.decompress(rest, _PIECE_BYTES)
-                rest = decompressor.unconsumed_tail
+            chunk = stored[place : place + _PIECE_BYTES]
+            while chunk and not decompressor.eof:
+                yield decompressor.decompress(chunk, _PIECE_BYTES)
+                chunk = decompressor.unconsumed_tail
         yield decompressor.flush(_PIECE_BYTES)
     except zlib.error as error:
         raise RemoteProtocolError(f"a block that cannot be unpacked: {error}") from None
 
 
-def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
+def split(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes | None]:
     """The values of field 1 of a message that comes in pieces: the encoded records of a block.
 
-    Of a value with more than `longest` bytes nothing is held, and None is given. RemoteProtocolError where the pieces
+    Of a value with more than `max_bytes` bytes nothing is held, and None is given. RemoteProtocolError where the pieces
     are not a message.
     """
-    buffer, missing, skipped, others = bytearray(), 1, 0, 0
-    for each in pieces:
-        piece = each
+    buffer, missing, skipped, other_fields = bytearray(), 1, 0, 0
+    for chunk in pieces:
+        piece = chunk
         if skipped:
-            piece, skipped = each[skipped:], max(0, skipped - len(each))
+            piece, skipped = chunk[skipped:], max(0, skipped - len(chunk))
         buffer += piece
         if len(buffer) < missing:
             continue
@@ -217,21 +227,23 @@ def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
                 missing = len(data) - position + 1
                 break
             number, start, end = field
-            if end > len(data) and end - start <= longest:
+            if end > len(data) and end - start <= max_bytes:
                 missing = end - position
                 break
             position = end
             if number == 1 and end - start > _PIECE_BYTES:
-                value = data[start:end] if end - start <= longest else None
+                value = data[start:end] if end - start <= max_bytes else None
                 data, position = data[end:], max(0, end - len(data))  # not held while the value is looked at
                 yield value
                 value = None
             elif number == 1:
-                yield data[start:end] if end - start <= longest else None
+                yield data[start:end] if end - start <= max_bytes else None
             else:
-                others += 1
-                if others > _MAX_OTHERS:
-                    raise RemoteProtocolError(f"its content has more than {_MAX_OTHERS} fields that are not records")
+                other_fields += 1
+                if other_fields > _MAX_OTHER_FIELDS:
+                    raise RemoteProtocolError(
+                        f"its content has more than {_MAX_OTHER_FIELDS} fields that are not records"
+                    )
         buffer += data[position:]
         skipped = max(0, position - len(data))
         if position >= len(data):

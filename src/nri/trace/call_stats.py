@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST_STATS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
+__all__ = ["MAX_ROWS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
 
 #: Rows at most: the names of plugins and events are others'.
-MOST_STATS: Final = 4_000
+MAX_ROWS: Final = 4_000
 #: Durations that differ, of all rows together: those that are kept in any case, and bytes of a recording for each.
 _DURATIONS, _BYTES_PER_DURATION = 50_000, 40
 
 
-def percentile(taken: Counter[float], percent: int) -> float | None:
+def percentile(counts: Counter[float], percent: int) -> float | None:
     """The smallest value that so many percent of the values do not exceed; None without a value."""
     below = 0
-    for value in sorted(taken):
-        below += taken[value]
-        if below * 100 >= taken.total() * percent:
+    for value in sorted(counts):
+        below += counts[value]
+        if below * 100 >= counts.total() * percent:
             return value
     return None
 
@@ -53,24 +53,24 @@ class CallStats:
     def __init__(self, room: DurationRoom | None = None) -> None:
         self._room = room or DurationRoom()
         self.count = self.errors = self.refused = 0
-        self.taken: Counter[float] = Counter()
+        self.durations: Counter[float] = Counter()
 
-    def take(self, taken_ms: float | None, failed: bool, refused: bool) -> None:
+    def take(self, call_ms: float | None, failed: bool, refused: bool) -> None:
         """Count a call: its milliseconds, None if it did not end; whether it failed; whether its answer was refused."""
         self.count += 1
         self.errors += failed
         self.refused += refused
-        if taken_ms is not None:
-            duration_ms = float(f"{taken_ms:.3g}")
-            if duration_ms in self.taken or self._room.take():
-                self.taken[duration_ms] += 1
+        if call_ms is not None:
+            duration_ms = float(f"{call_ms:.3g}")
+            if duration_ms in self.durations or self._room.take():
+                self.durations[duration_ms] += 1
 
     def row(self) -> dict[str, Any]:
         """The sum as a table of JSON."""
         return {
             "count": self.count,
-            "p50_ms": percentile(self.taken, 50),
-            "p99_ms": percentile(self.taken, 99),
+            "p50_ms": percentile(self.durations, 50),
+            "p99_ms": percentile(self.durations, 99),
             "errors": self.errors,
             "refused": self.refused,
         }
@@ -83,25 +83,25 @@ class AllCallStats:
         recording_bytes: of the recording that is summed up.
 
     Attributes:
-        left: calls of those for which there was no row.
+        left_out: calls of those for which there was no row.
         room: for durations.
     """
 
     def __init__(self, recording_bytes: int = 0) -> None:
-        self.left = 0
+        self.left_out = 0
         self.room = DurationRoom(recording_bytes)
         self._sums: dict[tuple[str, str], CallStats] = {}
-        self._rest = CallStats(self.room)
+        self._overflow = CallStats(self.room)
 
     def of(self, plugin: str, event: str) -> CallStats:
         """The row of a plugin for an event, to count one call in."""
-        found = self._sums.get((plugin, event))
-        if found is None:
-            if len(self._sums) >= MOST_STATS:
-                self.left += 1
-                return self._rest
-            found = self._sums[plugin, event] = CallStats(self.room)
-        return found
+        stats = self._sums.get((plugin, event))
+        if stats is None:
+            if len(self._sums) >= MAX_ROWS:
+                self.left_out += 1
+                return self._overflow
+            stats = self._sums[plugin, event] = CallStats(self.room)
+        return stats
 
     def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
         """Plugin and event, and the row of each, sorted."""

@@ -20,9 +20,9 @@ from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import read_regular
 from nri.wire import iter_fields
 
-_MOST_BYTES = 64 << 20
+_MAX_DESCRIPTOR_BYTES = 64 << 20
 #: Bytes are shown as a message in a message so many times; what is deeper is shown in hex. Protobuf reads 100 levels.
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 _NRI = "nri.pkg.api.v1alpha1."
 
@@ -52,7 +52,7 @@ class Catalog:
 
     def _load(self, path: Path) -> None:
         try:
-            files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MOST_BYTES)).file
+            files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MAX_DESCRIPTOR_BYTES)).file
         except DecodeError:
             step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
             raise ConfigError(str(path), "", "not a descriptor set", step) from None
@@ -100,8 +100,8 @@ class Catalog:
 
 def to_json(message: Any) -> dict[str, Any]:
     """Return a message under its protobuf JSON names."""
-    found: dict[str, Any] = MessageToDict(message)
-    return found
+    document: dict[str, Any] = MessageToDict(message)
+    return document
 
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
@@ -130,14 +130,14 @@ def raw_fields(data: bytes, depth: int = 1) -> tuple[dict[str, Any] | str, str]:
     fields: dict[str, list[Any]] = {}
     try:
         for number, _, value in iter_fields(data):
-            shown = value if isinstance(value, int) else _guess(value, depth)
+            shown = value if isinstance(value, int) else _shown(value, depth)
             fields.setdefault(str(number), []).append(shown)
     except RemoteProtocolError as error:
         return data.hex(), error.reason
     return {number: values if len(values) > 1 else values[0] for number, values in fields.items()}, ""
 
 
-def _guess(value: bytes, depth: int) -> Any:
+def _shown(value: bytes, depth: int) -> Any:
     """Show bytes as text if they are printable, else as a message if they can be one, else in hex."""
     try:
         text = value.decode()
@@ -145,7 +145,7 @@ def _guess(value: bytes, depth: int) -> Any:
         text = "\0"
     if text.isprintable():
         return text
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return value.hex()
     inner, problem = raw_fields(value, depth + 1)
     return value.hex() if problem else inner

@@ -47,10 +47,10 @@ class _Stream:
 
     def drop(self, length: int) -> None:
         """Forget the first bytes, which are used."""
-        rest = self.offset(length) if length < len(self.data) else 0
+        next_offset = self.offset(length) if length < len(self.data) else 0
         later = [(begin - length, offset) for begin, offset in self.pieces if begin > length]
         del self.data[:length]
-        self.pieces = [(0, rest), *later] if self.data else []
+        self.pieces = [(0, next_offset), *later] if self.data else []
 
 
 class Dissector:

@@ -17,8 +17,8 @@ __all__ = ["event_document", "outcome", "time_text"]
 
 def time_text(time_ns: int) -> str:
     """A time, UTC, to the microsecond. 64 bits of nanoseconds end in the year 2554, which a calendar has."""
-    seconds, rest = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+    seconds, nanoseconds = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06}Z"
 
 
 def outcome(event: Event, max_errors: int) -> str:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.host.cgroups import Hierarchies, Value
 
-__all__ = ["MOST_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
+__all__ = ["MAX_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
 
 #: Values that are looked after, and changes that are remembered.
-MOST_VALUES: Final = 100_000
+MAX_VALUES: Final = 100_000
 MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
@@ -127,16 +127,16 @@ def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str
             continue
         try:
             row = knob(name)
-            given = row.parse(value) if isinstance(value, str) else value
+            desired = row.parse(value) if isinstance(value, str) else value
         except (KeyError, ValueError, ConfigError):
             continue  # a class, or what no file has; what cannot be read no kernel has taken
-        if name in ("cpu.cfs_quota", "memory.limit", "memory.and_swap_limit", "pids.limit") and given in (0, -1):
-            given = _UNLIMITED
+        if name in ("cpu.cfs_quota", "memory.limit", "memory.and_swap_limit", "pids.limit") and desired in (0, -1):
+            desired = _UNLIMITED
             if name != "cpu.cfs_quota":
                 continue  # runtimes say 0 for what was never set
-        elif given in (0, frozenset()):
+        elif desired in (0, frozenset()):
             continue
-        yield DesiredValue(subject, cgroup, name, given, source)
+        yield DesiredValue(subject, cgroup, name, desired, source)
 
 
 def _value(resources: Any, path: str) -> Any:
@@ -149,11 +149,11 @@ def _value(resources: Any, path: str) -> Any:
     return getattr(resources, "value", resources) if hasattr(resources, "DESCRIPTOR") else resources or None
 
 
-class _Known(NamedTuple):
+class _Reading(NamedTuple):
     """The last look at one value."""
 
-    well: bool
-    found: Value
+    is_as_desired: bool
+    value: Value
     at_s: float
 
 
@@ -173,7 +173,7 @@ class Drift:
 
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
         self._hierarchies, self._clock = hierarchies, clock
-        self._known: dict[tuple[str, str, str, str], _Known] = {}
+        self._readings: dict[tuple[str, str, str, str], _Reading] = {}
         self._now: OrderedDict[tuple[str, str, str, str], Change] = OrderedDict()
         self.changes: list[Change] = []
         self.count = self.left_out = self.unread = 0
@@ -182,46 +182,46 @@ class Drift:
         """Look at all these values; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
         unique = list(dict.fromkeys(values))
-        rows = unique[:MOST_VALUES]
+        rows = unique[:MAX_VALUES]
         self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}
         for desired in rows:
             rivals.setdefault((desired.cgroup, desired.name), []).append(desired)
-        before, self._known = self._known, {}
-        found = [
+        before, self._readings = self._readings, {}
+        changes = [
             change
             for desired in rows
-            if (change := self._one(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
+            if (change := self._change(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
-        for key in [key for key in self._now if key not in self._known]:
+        for key in [key for key in self._now if key not in self._readings]:
             del self._now[key]
-        self.count += len(found)
-        self.changes = [*self.changes, *found][-MAX_CHANGES:]
-        return found
+        self.count += len(changes)
+        self.changes = [*self.changes, *changes][-MAX_CHANGES:]
+        return changes
 
-    def _one(
+    def _change(
         self,
         desired: DesiredValue,
         rivals: list[DesiredValue],
-        before: dict[tuple[str, str, str, str], _Known],
+        before: dict[tuple[str, str, str, str], _Reading],
         at_s: float,
     ) -> Change | None:
-        there = self._read(desired)
-        if there is None:
+        reading = self._read(desired)
+        if reading is None:
             self.unread += 1
             return None
-        text, found, well = there
+        text, value, is_as_desired = reading
         key = (desired.cgroup, desired.name, desired.source, str(shown(desired.value)))
         last = before.get(key)
-        self._known[key] = _Known(well, found, at_s)
-        if well:
+        self._readings[key] = _Reading(is_as_desired, value, at_s)
+        if is_as_desired:
             if self._now.pop(key, None) is None or last is None:
                 return None
-            return Change(desired, None, last.found, last.at_s, at_s, "")
-        if last is not None and not last.well and last.found == found:
+            return Change(desired, None, last.value, last.at_s, at_s, "")
+        if last is not None and not last.is_as_desired and last.value == value:
             return None
-        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, found)), "")
-        change = Change(desired, found, last and last.found, last.at_s if last else 0.0, at_s, by)
+        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, value)), "")
+        change = Change(desired, value, last and last.value, last.at_s if last else 0.0, at_s, by)
         self._now[key] = change
         return change
 
@@ -232,30 +232,30 @@ class Drift:
             if isinstance(located, Unsupported):
                 return None
             text = self._hierarchies.files.read(located.path)
-            found = located.place.codec.decode(text)
+            value = located.place.codec.decode(text)
         except (OSError, ValueError, KeyError):
             return None
-        return text, found, located.place.codec.holds(text, desired.value) or _same(desired.value, found)
+        return text, value, located.place.codec.holds(text, desired.value) or _same(desired.value, value)
 
     @property
     def looked_at(self) -> int:
         """Values that could be compared, at the last look."""
-        return len(self._known)
+        return len(self._readings)
 
     def now(self) -> list[Change]:
         """The values that are another one now."""
         return list(self._now.values())
 
 
-def _holds(desired: DesiredValue, text: str, found: Value) -> bool:
+def _holds(desired: DesiredValue, text: str, value: Value) -> bool:
     places = knob(desired.name).v1 + knob(desired.name).v2
-    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, found)
+    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, value)
 
 
-def _same(wanted: Value, found: Value) -> bool:
+def _same(desired: Value, value: Value) -> bool:
     """Whether two numbers differ by less than a page, as limits of memory may, or are both no limit."""
-    if not (isinstance(wanted, int) and isinstance(found, int)):
-        return wanted == found
-    if min(wanted, found) == _UNLIMITED or max(wanted, found) >= _HUGE:
-        return wanted == found or ((wanted in (0, _UNLIMITED) or wanted >= _HUGE) and found in (0, _UNLIMITED))
-    return wanted == found or (wanted >= 1 << 20 and wanted // _PAGE == found // _PAGE)
+    if not (isinstance(desired, int) and isinstance(value, int)):
+        return desired == value
+    if min(desired, value) == _UNLIMITED or max(desired, value) >= _HUGE:
+        return desired == value or ((desired in (0, _UNLIMITED) or desired >= _HUGE) and value in (0, _UNLIMITED))
+    return desired == value or (desired >= 1 << 20 and desired // _PAGE == value // _PAGE)

@@ -21,52 +21,52 @@ if TYPE_CHECKING:
 
     from nri.trace.history import Event, Trace
 
-__all__ = ["MOST_EVENTS", "choose", "cut", "write_part"]
+__all__ = ["MAX_EVENTS", "choose", "cut", "write_part"]
 
 #: Events of a part: of any recording, for one more this many bytes, and in any case. A part with more is a second
 #: recording.
 _EVENTS, _BYTES_PER_EVENT = 50_000, 50
-MOST_EVENTS: Final = 1_000_000
+MAX_EVENTS: Final = 1_000_000
 #: About what a record takes in memory besides its bytes.
 _RECORD_BYTES: Final = 200
 
 
 def choose(
-    found: Trace,
-    wanted: Callable[[Event], bool],
+    trace: Trace,
+    is_selected: Callable[[Event], bool],
     since_ns: int,
     until_ns: int,
-    asked: str = "that",
+    selection: str = "that",
     through: Callable[[Iterator[Event]], Iterator[Event]] = iter,
 ) -> set[tuple[int, int]]:
-    """The events that began between two times and are `wanted`, by recording and serial number.
+    """The events that began between two times and are `is_selected`, by recording and serial number.
 
-    `asked` says in errors what they were to be. All events pass `through`, for those who show how far it is.
+    `selection` says in errors what they were to be. All events pass `through`, for those who show how far it is.
 
     Raises ConfigError if there is none, or if there are more than a part of this recording may have.
     """
     chosen: set[tuple[int, int]] = set()
-    most = min(_EVENTS + found.size_bytes // _BYTES_PER_EVENT, MOST_EVENTS)
-    seen = 0
-    for event in through(found.events()):
-        seen += 1
-        if since_ns <= event.began_ns <= until_ns and wanted(event):
+    max_events = min(_EVENTS + trace.size_bytes // _BYTES_PER_EVENT, MAX_EVENTS)
+    number = 0
+    for event in through(trace.events()):
+        number += 1
+        if since_ns <= event.began_ns <= until_ns and is_selected(event):
             chosen.add((event.recording, event.serial))
-            if len(chosen) > most:
+            if len(chosen) > max_events:
                 step = "choose fewer with --since and --until"
-                raise ConfigError(found.path, "", f"more than {count(most, 'event')} to cut", step)
+                raise ConfigError(trace.path, "", f"more than {count(max_events, 'event')} to cut", step)
     if not chosen:
-        step = f"nri trace show {found.path} lists what there is"
-        raise ConfigError(found.path, "", f"none of its {count(seen, 'event')} fits {asked}", step)
+        step = f"nri trace show {trace.path} lists what there is"
+        raise ConfigError(trace.path, "", f"none of its {count(number, 'event')} fits {selection}", step)
     return chosen
 
 
-def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10) -> Iterator[bytes]:
+def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10) -> Iterator[bytes]:
     """The bytes of a trace file with the chosen events, in pieces; blocks have so many bytes before compression."""
     yield blocks.MAGIC
     block: list[t.Record] = []
     size = 0
-    for record in _chosen(found, chosen):
+    for record in _records(trace, events):
         length = record.ByteSize() + _RECORD_BYTES
         if block and size + length > block_bytes:
             yield _block(block)
@@ -77,17 +77,17 @@ def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10
         yield _block(block)
 
 
-def _chosen(found: Trace, chosen: set[tuple[int, int]]) -> Iterator[t.Record]:
+def _records(trace: Trace, events: set[tuple[int, int]]) -> Iterator[t.Record]:
     """The records to copy, and between those of recordings that go on beside each other, which one follows."""
-    told = 0
-    for record, recording in found.records():
+    current = 0
+    for record, recording in trace.records():
         if record.kind == t.OPENED:
-            told = recording
-        elif record.serial and (recording, record.serial) not in chosen:
+            current = recording
+        elif record.serial and (recording, record.serial) not in events:
             continue
-        elif recording != told:
-            told = recording
-            yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": found.name(recording)})
+        elif recording != current:
+            current = recording
+            yield t.Record(kind=t.OPENED, time_ns=record.time_ns, about={"recording": trace.name(recording)})
         yield record
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "chrome", "otlp"]
 
 #: Spans and characters of a line of OTLP/JSON, and the longest text of an attribute.
-_MAX_SPANS, _MAX_LINE_CHARACTERS, _MOST_TEXT = 500, 256 << 10, 1024
+_MAX_SPANS, _MAX_LINE_CHARACTERS, _MAX_TEXT_CHARACTERS = 500, 256 << 10, 1024
 #: Lines of a process of a Chrome trace, and of all processes together.
-_MOST_LINES, _MOST_ALL_LINES = 256, 65_536
+_MAX_LINES, _MAX_ALL_LINES = 256, 65_536
 #: Processes of a Chrome trace; the names of plugins are others'.
-_MOST_PROCESSES, _REST = 4096, "further plugins"
+_MAX_PROCESSES, _OTHER_PLUGINS = 4096, "further plugins"
 #: OTLP: a span inside of a program, a call of another one; a status that is an error.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
@@ -53,26 +53,26 @@ def _line(spans: list[str]) -> str:
 
 def _spans(event: Event) -> Iterator[dict[str, Any]]:
     trace = _id(16, event.recording, event.serial, event.began_ns)
-    whole = _id(8, trace)
-    about = _about(event)
-    yield _span(trace, whole, event.name, _INTERNAL, event.first_ns, event.duration_ns, about, _fault(event))
+    event_span = _id(8, trace)
+    attributes = _names(event)
+    yield _span(trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event))
     for number, step in enumerate(event.steps):
-        name, more = f"{step.plugin} {step.event}", {**about, "nri.plugin": step.plugin, "rpc.method": step.event}
+        name, more = f"{step.plugin} {step.event}", {**attributes, "nri.plugin": step.plugin, "rpc.method": step.event}
         span = _span(trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step))
-        yield {**span, "parentSpanId": whole}
+        yield {**span, "parentSpanId": event_span}
 
 
 def _span(
-    trace: str, own: str, name: str, kind: int, began_ns: int, duration_ns: int, about: dict[str, str], fault: str
+    trace: str, span: str, name: str, kind: int, began_ns: int, duration_ns: int, attributes: dict[str, str], fault: str
 ) -> dict[str, Any]:
     return {
         "traceId": trace,
-        "spanId": own,
-        "name": name[:_MOST_TEXT],
+        "spanId": span,
+        "name": name[:_MAX_TEXT_CHARACTERS],
         "kind": kind,
         "startTimeUnixNano": str(began_ns),
         "endTimeUnixNano": str(min(began_ns + duration_ns, (1 << 64) - 1)),
-        "attributes": _attributes(about),
+        "attributes": _attributes(attributes),
         "status": {"code": _ERROR, "message": fault} if fault else {},
     }
 
@@ -82,8 +82,8 @@ def _id(size: int, *parts: object) -> str:
     return blake2b(repr(parts).encode(), digest_size=size).hexdigest()
 
 
-def _attributes(about: dict[str, str]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": {"stringValue": value}} for key, value in about.items()]
+def _attributes(values: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
 def chrome(events: Iterable[Event]) -> Iterator[str]:
@@ -104,59 +104,61 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     lines: dict[int, list[int]] = defaultdict(list)
     number_of_lines = 0
 
-    def bar(owner: str, name: str, began_ns: int, duration_ns: int, about: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def bar(
+        owner: str, name: str, began_ns: int, duration_ns: int, attributes: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
         nonlocal number_of_lines
-        owner = owner if owner in processes or len(processes) < _MOST_PROCESSES else _REST
+        owner = owner if owner in processes or len(processes) < _MAX_PROCESSES else _OTHER_PLUGINS
         process = processes.get(owner)
         if process is None:
             process = processes[owner] = len(processes) + 1
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
         before = len(lines[process])
-        most = _MOST_LINES if number_of_lines < _MOST_ALL_LINES else max(1, before)
-        line = _free_line(lines[process], began_ns, began_ns + duration_ns, most)
+        max_lines = _MAX_LINES if number_of_lines < _MAX_ALL_LINES else max(1, before)
+        line = _free_line(lines[process], began_ns, began_ns + duration_ns, max_lines)
         number_of_lines += len(lines[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
-        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": about}
+        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": attributes}
 
     for event in events:
-        about = _about(event)
-        yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(about, event))
+        attributes = _names(event)
+        yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(attributes, event))
         for step in event.steps:
-            owner = f"plugin {step.plugin[:_MOST_TEXT]}"
-            yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(about, step))
+            owner = f"plugin {step.plugin[:_MAX_TEXT_CHARACTERS]}"
+            yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(attributes, step))
 
 
-def _free_line(ends: list[int], began_ns: int, ended_ns: int, most: int) -> int:
-    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are `most`."""
+def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
+    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are `max_lines`."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
             return number + 1
-    if len(ends) < most:
+    if len(ends) < max_lines:
         ends.append(ended_ns)
     return len(ends)
 
 
-def _about(event: Event) -> dict[str, str]:
+def _names(event: Event) -> dict[str, str]:
     """The names of an event's pod and container, as OpenTelemetry calls them."""
     pod, container = event.pod, event.container
-    found = {"rpc.method": event.name}
+    names = {"rpc.method": event.name}
     if pod is not None:
-        found |= {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
+        names |= {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
     if container is not None:
-        found |= {"k8s.container.name": container.name, "container.id": container.id}
-    return {key: value[:_MOST_TEXT] for key, value in found.items() if value}
+        names |= {"k8s.container.name": container.name, "container.id": container.id}
+    return {key: value[:_MAX_TEXT_CHARACTERS] for key, value in names.items() if value}
 
 
 def _fault(part: Event | Step) -> str:
     """Why an event or a plugin's call failed, or why its answer was refused; empty if neither."""
     error = part.error or getattr(part, "refused", None)
-    return "" if error is None else (error.text or error.kind or "failed")[:_MOST_TEXT]
+    return "" if error is None else (error.text or error.kind or "failed")[:_MAX_TEXT_CHARACTERS]
 
 
-def _with_fault(about: dict[str, str], part: Event | Step) -> dict[str, str]:
+def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str]:
     fault = _fault(part)
-    return {**about, "error": fault} if fault else about
+    return {**attributes, "error": fault} if fault else attributes
 
 
 #: The formats by name; each takes events and gives pieces of text.

@@ -37,22 +37,22 @@ __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
-_MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 10_000
+_MAX_OPEN_EVENTS, _MAX_PROBLEMS, _MAX_FILES = 4096, 1000, 10_000
 #: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them. Each
 #: holds a record.
-_MOST_AT_ONCE: Final = 4
+_MAX_OPEN_FILES: Final = 4
 #: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
 _HELD_NS: Final = 10**9
 #: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
-_MOST_NOTES, _MOST_NOTES_BYTES = 1000, 1 << 20
+_MAX_NOTES, _MAX_NOTES_BYTES = 1000, 1 << 20
 #: Characters of the name of a recording.
-_LONGEST_RECORDING: Final = 64
+_MAX_RECORDING_CHARACTERS: Final = 64
 #: About what an event, a step and a further record of a step take here besides what was written.
 _EVENT_BYTES, _STEP_BYTES, _RECORD_BYTES = 1200, 700, 100
 #: Characters of a name, and of a text; fields of a record, among them texts about a recording or a plugin.
-_LONGEST_NAME, _LONGEST, _MOST_FIELDS = 512, 4096, 1000
+_MAX_NAME_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_FIELDS = 512, 4096, 1000
 #: Steps of an event that are looked through one by one.
-_FEW = 32
+_MAX_LINEAR_STEPS = 32
 #: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
 _OPENED, _BEGINS, _ENDS, _REQUESTS = t.OPENED, t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
@@ -61,7 +61,7 @@ _SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed
                             "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
 _RELAYED: Final = "StateChange"
 #: What a plugin asks for by itself.
-_BY_ITSELF: Final = "UpdateContainers"
+_UNSOLICITED: Final = "UpdateContainers"
 
 
 #: Reasons for which parts of a recording are left out.
@@ -118,7 +118,7 @@ class Step:
         """Whether it gave no answer: it was late, busy or gone."""
         return self.error is not None and self.error.kind in _SILENT
 
-    def lasted(self, record: t.Record) -> None:
+    def set_end(self, record: t.Record) -> None:
         """Take its end: it began so long before that, and is told of when the request has been sent."""
         self.duration_ns = record.duration_ns
         self.time_ns = max(0, record.time_ns - record.duration_ns)
@@ -165,7 +165,7 @@ class Event:
 
     def latest(self, plugin: str, event: str) -> Step | None:
         """The last step of a plugin at an event of this name; None if there is none."""
-        if len(self.steps) <= _FEW:
+        if len(self.steps) <= _MAX_LINEAR_STEPS:
             for step in reversed(self.steps):
                 if step.plugin == plugin and step.event == event:
                     return step
@@ -176,13 +176,13 @@ class Event:
 
     def unwrap(self) -> None:
         """Become the event that a `StateChange` tells, if it is one and this version knows it."""
-        told = self.message
-        spec = None if told is None else BY_NUMBER.get(told.event)
+        message = self.message
+        spec = None if message is None else BY_NUMBER.get(message.event)
         if spec is None or not spec.relayed:
             return
-        self._parsed = request = getattr(m, spec.request)(pod=told.pod)
+        self._parsed = request = getattr(m, spec.request)(pod=message.pod)
         if spec.kind == "container":
-            request.container.CopyFrom(told.container)
+            request.container.CopyFrom(message.container)
         self.name, self.request = spec.rpc, request.SerializeToString()
         for step in self.steps:
             step.event = spec.rpc
@@ -208,9 +208,9 @@ class Event:
         """Have a part of it, such as a message, named with the recording's problems as left out."""
         self._allowance.leave_out(kind)
 
-    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
-        """The values of a message of it; None if there are more than `most`, or than may still be made JSON."""
-        return self._allowance.json_values(kind, data, most)
+    def json_values(self, kind: Any, data: bytes, maximum: int) -> int | None:
+        """The values of a message of it; None if there are more than `maximum`, or than may still be made JSON."""
+        return self._allowance.json_values(kind, data, maximum)
 
     @property
     def pod(self) -> m.PodSandbox | None:
@@ -236,17 +236,17 @@ class Event:
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.namespace, pod.name]
         names += [] if container is None else [container.name or container.id[:13]]
-        if not names and self.name == _BY_ITSELF and self.message is not None:
+        if not names and self.name == _UNSOLICITED and self.message is not None:
             names = [update.container_id[:13] for update in islice(self.message.update, 1)]
         return "/".join(name for name in names if name)
 
     def names(self, text: str) -> bool:
         """Whether its pod or container has this id, or begins with it, or this name, or NAMESPACE/NAME for a pod."""
         pod, container = self.pod, self.container
-        found = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
-        found += [] if container is None else [container.name]
-        ids = [each.id for each in (pod, container) if each is not None]
-        return bool(text) and (text in found or any(each.startswith(text) for each in ids))
+        names = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
+        names += [] if container is None else [container.name]
+        ids = [part.id for part in (pod, container) if part is not None]
+        return bool(text) and (text in names or any(part.startswith(text) for part in ids))
 
 
 class Trace:
@@ -256,14 +256,14 @@ class Trace:
         path: as it was given.
         files: the files, oldest first.
         size_bytes: of all files together, when it was opened.
-        untold: problems beyond `problems`, each time that they are met.
+        unlisted_problems: problems beyond `problems`, each time that they are met.
 
     Raises ConfigError where there is no trace.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._problems: dict[tuple[Path, int], str] = {}
-        self.untold = 0
+        self.unlisted_problems = 0
         self._lost: Counter[str] = Counter()  # what was left out because it costs too much, by its kind
         self._recordings: dict[str, int] = {}
         self._names = [""]
@@ -303,19 +303,19 @@ class Trace:
                 if not blocks.is_trace(file):
                     self._problem(path, 0, "not a trace")
                     return
-                for found in blocks.scan(file):
-                    if isinstance(found, blocks.Damage):
-                        self._problem(path, found.offset, found.reason)
+                for block in blocks.scan(file):
+                    if isinstance(block, blocks.Damage):
+                        self._problem(path, block.offset, block.reason)
                     else:
-                        yield file, found
+                        yield file, block
         except OSError as error:
             self._problem(path, 0, error.strerror or str(error))
 
     def _problem(self, path: Path, offset: int, reason: str) -> None:
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems[path, offset] = f"{path}: at byte {offset}: {reason}"
         elif (path, offset) not in self._problems:
-            self.untold += 1
+            self.unlisted_problems += 1
 
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
         """Events in the order in which they began, and notes between them.
@@ -326,11 +326,13 @@ class Trace:
         """
         allowance = self._allowance()
         assembly = _Assembly(allowance)
-        for told in self._placed(since_ns, until_ns, allowance):
-            if isinstance(told, _Over):
-                assembly.give_up({each for each in assembly.waits_for(told) if self._last(each, told.place) < 0})
+        for entry in self._placed(since_ns, until_ns, allowance):
+            if isinstance(entry, _FileEnd):
+                assembly.give_up(
+                    {recording_ for recording_ in assembly.waits_for(entry) if self._last(recording_, entry.place) < 0}
+                )
             else:
-                record, recording = told
+                record, recording = entry
                 if record.kind in _NOTES:
                     about = dict(record.about)
                     kind = _NOTES[record.kind]
@@ -338,12 +340,12 @@ class Trace:
                     continue
                 assembly.take(record, recording)
             yield from assembly.over()
-        yield from assembly.rest()
+        yield from assembly.remaining()
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """The records as they were written, each with the number of its recording; those of several by their times."""
         placed = self._placed(since_ns, until_ns, self._allowance())
-        return (told for told in placed if not isinstance(told, _Over))
+        return (entry for entry in placed if not isinstance(entry, _FileEnd))
 
     def _allowance(self) -> Allowance:
         """The allowance of one reading, whose losses are named once however often the recording is read."""
@@ -359,7 +361,7 @@ class Trace:
         """The name of a recording that was come past, by its number; "" for one that has none."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _Over]:
+    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _FileEnd]:
         """The records of all files, each with the number of its recording, and where files end.
 
         The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
@@ -369,7 +371,7 @@ class Trace:
         files: dict[int, _File] = {}
         due: list[tuple[int, int]] = []  # the time of the next record of each, and its place
         while True:
-            while newest < 0 and opened < len(self.files) and len(due) < _MOST_AT_ONCE:
+            while newest < 0 and opened < len(self.files) and len(due) < _MAX_OPEN_FILES:
                 file = _File(self._records(self.files[opened], since_ns, until_ns, allowance), recording)
                 if file.next is not None:
                     heappush(due, (file.due_ns - _HELD_NS, opened))
@@ -395,15 +397,19 @@ class Trace:
                 continue
             del files[place]
             begun = opened if newest < 0 else newest
-            goes_on = set().union(*[each.recordings for each in files.values()])
-            yield _Over(file.recordings - goes_on, begun)
+            goes_on = set().union(*[file_.recordings for file_ in files.values()])
+            yield _FileEnd(file.recordings - goes_on, begun)
 
     def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
         """The file with the same recording that is to be read to its end before this one is begun; None without one."""
         record, number = file.next, file.recording
         if record is not None and record.kind == _OPENED:
             number = self._recordings.get(_name(record), -1)
-        same = (each for each in files if each is not file and each.next is not None and each.recording == number)
+        same = (
+            candidate
+            for candidate in files
+            if candidate is not file and candidate.next is not None and candidate.recording == number
+        )
         return next(same, None)
 
     def _numbered(self, file: _File, allowance: Allowance) -> int:
@@ -423,17 +429,17 @@ class Trace:
         """The last file that begins with a recording, of those from a place on; -1 if there is none."""
         with self._lock:
             end = len(self.files) if self._known_from < 0 else self._known_from
-            for each in range(place, end):
-                record = next(self._records(self.files[each], 1 << 64, 0, Allowance()), None)
+            for number in range(place, end):
+                record = next(self._records(self.files[number], 1 << 64, 0, Allowance()), None)
                 if record is not None and record.kind == _OPENED:
-                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), each)
+                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), number)
             self._known_from = min(place, end)
             last = self._lasts.get(self.name(recording), -1)
         return last if last >= place else -1
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """The events alone."""
-        return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
+        return (item for item in self.items(since_ns, until_ns) if isinstance(item, Event))
 
     def _records(self, path: Path, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[t.Record]:
         unknown: dict[str, tuple[int, int]] = {}  # why, to the first of such blocks and how many there are
@@ -455,7 +461,7 @@ class Trace:
         try:
             for value in blocks.split(blocks.contents(file, header), allowance.record_bytes):
                 if not allowance.has_record():
-                    reason = "it has more records than a recording of this size may have: the rest is left out"
+                    reason = "it has more records than a recording of this size may have: the remaining is left out"
                     self._problem(path, header.offset, reason)
                     return
                 record = None if value is None else _record(value)
@@ -468,7 +474,7 @@ class Trace:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
 
 
-class _Over(NamedTuple):
+class _FileEnd(NamedTuple):
     """Recordings that no file which is being read goes on with; those from this place on may."""
 
     recordings: set[int]
@@ -484,10 +490,10 @@ class _File:
         recordings: all those that it has had.
     """
 
-    __slots__ = ("_begun_ns", "_notes", "_rest", "next", "recording", "recordings")
+    __slots__ = ("_begun_ns", "_file_records", "_notes", "next", "recording", "recordings")
 
     def __init__(self, records: Iterator[t.Record], recording: int) -> None:
-        self._rest = records
+        self._file_records = records
         self.next = next(records, None)
         self.recording = recording
         self.recordings = set[int]() if self.next is not None and self.next.kind == _OPENED else {recording}
@@ -500,36 +506,36 @@ class _File:
 
     def begin(self) -> None:
         """Look behind the notes at its beginning for its first step, which may be older than they: they come first."""
-        found: list[t.Record] = []
+        records: list[t.Record] = []
         size = 0
-        while self.next is not None and len(found) < _MOST_NOTES and size < _MOST_NOTES_BYTES:
-            found.append(self.next)
+        while self.next is not None and len(records) < _MAX_NOTES and size < _MAX_NOTES_BYTES:
+            records.append(self.next)
             size += self.next.ByteSize()
             if self.next.kind not in _NOTES:
                 break
-            self.next = next(self._rest, None)
-        self._notes = sum(record.kind in _NOTES for record in found)
-        self._begun_ns = min([each.time_ns for each in (*found[:1], *found[self._notes :])], default=0)
-        if self._notes == len(found) and self.next is not None:
-            found.append(self.next)
-        self._rest = chain(found[1:], self._rest)
-        self.next = found[0] if found else None
+            self.next = next(self._file_records, None)
+        self._notes = sum(record.kind in _NOTES for record in records)
+        self._begun_ns = min([r.time_ns for r in (*records[:1], *records[self._notes :])], default=0)
+        if self._notes == len(records) and self.next is not None:
+            records.append(self.next)
+        self._file_records = chain(records[1:], self._file_records)
+        self.next = records[0] if records else None
 
     def until(self, time_ns: float) -> Iterator[t.Record]:
         """The records until one that is due later than this time."""
         while self.next is not None and self._notes and self._begun_ns <= time_ns:
             yield self.next
-            self.next = next(self._rest, None)
+            self.next = next(self._file_records, None)
             self._notes -= 1
-        record, rest = self.next, self._rest
+        record, records = self.next, self._file_records
         while record is not None and not self._notes and record.time_ns <= time_ns:
             yield record
-            record = self.next = next(rest, None)
+            record = self.next = next(records, None)
 
 
 def _name(record: t.Record) -> str:
     """The name of the recording that a record opens."""
-    return record.about.get("recording", "")[:_LONGEST_RECORDING]
+    return record.about.get("recording", "")[:_MAX_RECORDING_CHARACTERS]
 
 
 def _record(value: bytes) -> t.Record | None:
@@ -537,22 +543,22 @@ def _record(value: bytes) -> t.Record | None:
 
     None if it has too many fields.
     """
-    if len(value) <= _LONGEST_NAME:
+    if len(value) <= _MAX_NAME_CHARACTERS:
         return t.Record.FromString(value)
-    if sum(1 for _ in islice(iter_fields(value), _MOST_FIELDS + 1)) > _MOST_FIELDS:
+    if sum(1 for _ in islice(iter_fields(value), _MAX_FIELDS + 1)) > _MAX_FIELDS:
         return None
     record = t.Record.FromString(value)
     message = len(record.message)
-    if message > blocks.MOST_MESSAGE:
+    if message > blocks.MAX_MESSAGE_BYTES:
         record.omitted_bytes, record.message = message, b""
-    if len(value) - message <= _LONGEST_NAME:
+    if len(value) - message <= _MAX_NAME_CHARACTERS:
         return record
-    if len(record.event) > _LONGEST_NAME or len(record.plugin) > _LONGEST_NAME:
-        record.event, record.plugin = record.event[:_LONGEST_NAME], record.plugin[:_LONGEST_NAME]
-    if record.HasField("error") and record.error.ByteSize() > _LONGEST:
+    if len(record.event) > _MAX_NAME_CHARACTERS or len(record.plugin) > _MAX_NAME_CHARACTERS:
+        record.event, record.plugin = record.event[:_MAX_NAME_CHARACTERS], record.plugin[:_MAX_NAME_CHARACTERS]
+    if record.HasField("error") and record.error.ByteSize() > _MAX_TEXT_CHARACTERS:
         error = record.error
-        error.kind, error.plugin = error.kind[:_LONGEST_NAME], error.plugin[:_LONGEST_NAME]
-        error.text, error.message = error.text[:_LONGEST], error.message[:_LONGEST]
+        error.kind, error.plugin = error.kind[:_MAX_NAME_CHARACTERS], error.plugin[:_MAX_NAME_CHARACTERS]
+        error.text, error.message = error.text[:_MAX_TEXT_CHARACTERS], error.message[:_MAX_TEXT_CHARACTERS]
     return record
 
 
@@ -565,12 +571,12 @@ def _size(path: Path) -> int:
 
 def _files(folder: Path) -> list[Path]:
     """The traces of a folder, by name, which is by time. ConfigError if there is none, or too many."""
-    found = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
-    if not found or len(found) > _MOST_FILES:
-        reason = f"{len(found)} traces in this folder" if found else f"no trace (*{blocks.SUFFIX}) in this folder"
-        step = f"name one of them, or a folder of at most {_MOST_FILES}" if found else "write one with --record DIR"
+    paths = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
+    if not paths or len(paths) > _MAX_FILES:
+        reason = f"{len(paths)} traces in this folder" if paths else f"no trace (*{blocks.SUFFIX}) in this folder"
+        step = f"name one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
         raise ConfigError(str(folder), "", reason, step)
-    return sorted(found)
+    return sorted(paths)
 
 
 class _Assembly:
@@ -622,7 +628,7 @@ class _Assembly:
         if kind == _ENDS:
             self._ended.add(key)
 
-    def waits_for(self, over: _Over) -> set[int]:
+    def waits_for(self, over: _FileEnd) -> set[int]:
         """Those of the recordings of whose events one has no end yet."""
         return over.recordings.intersection(key[0] for key in self._open if key not in self._ended)
 
@@ -635,11 +641,11 @@ class _Assembly:
         while self._open:
             key = next(iter(self._open))
             over = key in self._ended or key in self._given_up
-            if not over and len(self._open) <= _MOST_OPEN and self._held_bytes <= self._allowance.held_bytes:
+            if not over and len(self._open) <= _MAX_OPEN_EVENTS and self._held_bytes <= self._allowance.held_bytes:
                 return
             yield self._leave(key)
 
-    def rest(self) -> Iterator[Event]:
+    def remaining(self) -> Iterator[Event]:
         """All that is left."""
         while self._open:
             yield self._leave(next(iter(self._open)))
@@ -656,7 +662,7 @@ class _Assembly:
         return event
 
 
-def _asked(event: Event, record: t.Record, request: bytes) -> None:
+def _take_request(event: Event, record: t.Record, request: bytes) -> None:
     event.add(Step(record.plugin, record.event, request, record.time_ns))
 
 
@@ -669,25 +675,25 @@ def _step(event: Event, record: t.Record) -> Step:
     return step
 
 
-def _answered(event: Event, record: t.Record, reply: bytes) -> None:
+def _take_answer(event: Event, record: t.Record, reply: bytes) -> None:
     step = _step(event, record)
     step.reply = reply
-    step.lasted(record)
+    step.set_end(record)
 
 
-def _failed(event: Event, record: t.Record, _: bytes) -> None:
+def _take_failure(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
     step.error = _error(record) or t.Error()
-    step.lasted(record)
+    step.set_end(record)
 
 
-def _merged(event: Event, record: t.Record, _: bytes) -> None:
+def _take_merge(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
     step.refused = _error(record)
     step.merged = step.refused is None
 
 
-def _ends(event: Event, record: t.Record, reply: bytes) -> None:
+def _take_end(event: Event, record: t.Record, reply: bytes) -> None:
     event.reply, event.duration_ns = reply, record.duration_ns
     event.error = _error(record)
 
@@ -703,9 +709,9 @@ def _error(record: t.Record) -> t.Error | None:
 
 _TAKERS: Final = {
     t.BEGINS: lambda *_: None,
-    t.ASKED: _asked,
-    t.ANSWERED: _answered,
-    t.FAILED: _failed,
-    t.MERGED: _merged,
-    t.ENDS: _ends,
+    t.ASKED: _take_request,
+    t.ANSWERED: _take_answer,
+    t.FAILED: _take_failure,
+    t.MERGED: _take_merge,
+    t.ENDS: _take_end,
 }

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Collision", "CollisionFinder"]
 
 #: Bytes of what is kept of answers, and for each byte of the recordings.
-_MOST_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
+_MAX_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
 #: About what is taken by a container at an event, a plugin there, its answers, and a place in these, besides texts,
 #: which take up to four bytes for one of theirs.
 _EVENT_BYTES, _PLUGIN_BYTES, _ANSWERS_BYTES, _PLACE_BYTES, _TEXT_FACTOR = 500, 100, 700, 300, 4
 #: Containers of all collisions together, which are kept by their names, and bytes of the recordings for each.
 _NAMES, _BYTES_PER_NAME = 20_000, 50
 #: Characters of a container's id, and of a name of one.
-_LONGEST_ID, _LONGEST_SUBJECT = 256, 1000
+_MAX_ID_CHARACTERS, _MAX_SUBJECT_CHARACTERS = 256, 1000
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 #: Fields with an owner by their names for people -> path.
@@ -83,14 +83,18 @@ class CollisionFinder:
         recording_bytes: of all recordings; what is kept of answers and the number of names grow with it.
 
     Attributes:
-        left: events of further containers, or beyond the bytes that may be kept, which were not looked at.
-        left_names: containers of collisions that are not named and not counted.
+        left_out: events of further containers, or beyond the bytes that may be kept, which were not looked at.
+        left_out_names: containers of collisions that are not named and not counted.
     """
 
-    def __init__(self, most: int = 200_000, most_bytes: int = _MOST_BYTES, *, recording_bytes: int = 0) -> None:
-        self.left, self._most, self._room = 0, most, most_bytes + _BYTES_PER_BYTE * recording_bytes
-        self.left_names, self._most_names = 0, _NAMES + recording_bytes // _BYTES_PER_NAME
-        self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
+    def __init__(self, max_containers: int = 200_000, max_bytes: int = _MAX_BYTES, *, recording_bytes: int = 0) -> None:
+        self.left_out, self._max_containers, self._room = (
+            0,
+            max_containers,
+            max_bytes + _BYTES_PER_BYTE * recording_bytes,
+        )
+        self.left_out_names, self._max_names = 0, _NAMES + recording_bytes // _BYTES_PER_NAME
+        self._answers: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._shared: dict[_Answers | str, _Answers | str] = {}  # answers, and names of plugins
         self._names: dict[str, str] = {}
         self._declared: dict[str, list[Declared]] = {}
@@ -112,15 +116,15 @@ class CollisionFinder:
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            full = self._room <= 0 or len(subject) > _LONGEST_ID
-            if full or (key not in self._found and len(self._found) >= self._most):
-                self.left += 1
+            full = self._room <= 0 or len(subject) > _MAX_ID_CHARACTERS
+            if full or (key not in self._answers and len(self._answers) >= self._max_containers):
+                self.left_out += 1
                 return
-            if key not in self._found:
-                self._names[subject] = event.subject[:_LONGEST_SUBJECT]
-                self._found[key] = {}
+            if key not in self._answers:
+                self._names[subject] = event.subject[:_MAX_SUBJECT_CHARACTERS]
+                self._answers[key] = {}
                 self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
-            self._keep(self._found[key], subject, step, reply)
+            self._keep(self._answers[key], subject, step, reply)
 
     def _keep(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
         """Keep what an answer sets and takes."""
@@ -146,27 +150,27 @@ class CollisionFinder:
 
     def collisions(self) -> list[Collision]:
         """Who collides with whom, sorted by plugins and field; where classes alone say so, after the others."""
-        found: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
-        names_left = self._most_names
-        for (event, subject), plugins in self._found.items():
+        outcomes: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
+        names_left = self._max_names
+        for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
-            recorded = ((*each, plugins[each[2]].refused) for each in _collide(plugins))
-            declared = ((*each, False) for each in self._may_collide(plugins))
+            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
+            declared = ((*collision, False) for collision in self._may_collide(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
-                if name not in found.get(key, {}):
+                if name not in outcomes.get(key, {}):
                     if not names_left:
-                        self.left_names += 1
+                        self.left_out_names += 1
                         continue
                     names_left -= 1
-                row = found.setdefault(key, {})
+                row = outcomes.setdefault(key, {})
                 row[name] = row.get(name, False) or refused
         rows = [
             Collision(
                 *(field, key, event, first, second, tuple(sorted(names)), sum(names.values())),
                 declared=first in self._declared or second in self._declared,
             )
-            for (first, second, event, field, key), names in sorted(found.items())
+            for (first, second, event, field, key), names in sorted(outcomes.items())
         ]
         return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
 
@@ -176,20 +180,20 @@ class CollisionFinder:
             for other, answers in plugins.items() if name not in plugins else ():
                 first, second = sorted((name, other))
                 for place in answers.sets if second == name else answers.sets - answers.takes:
-                    if any(each.covers(_OWNED[place.field], place.key) for each in sets):
+                    if any(declaration.covers(_OWNED[place.field], place.key) for declaration in sets):
                         yield place, first, second
 
     def _both_declare(self) -> Iterator[Collision]:
         """Pairs of plugins that declare the same field, with the narrower of their keys."""
-        for (first, ours), (second, theirs) in combinations(sorted(self._declared.items()), 2):
-            seen = set()
-            for mine in ours:
-                for other in theirs:
-                    key = mine.common(other)
+        for (first, first_sets), (second, second_sets) in combinations(sorted(self._declared.items()), 2):
+            fields = set()
+            for declaration in first_sets:
+                for other in second_sets:
+                    key = declaration.common(other)
                     if key is not None:
-                        paths = mine.paths & other.paths
-                        seen |= {(label, path, key) for label, path in _OWNED.items() if path in paths}
-            for label, path, key in seen:
+                        paths = declaration.paths & other.paths
+                        fields |= {(label, path, key) for label, path in _OWNED.items() if path in paths}
+            for label, path, key in fields:
                 yield Collision(label, key if path in BY_KEY else "", "", first, second, (), 0, declared=True)
 
 

@@ -46,22 +46,22 @@ __all__ = ["Limits", "Recorder"]
 log = logging.getLogger("nri.trace")
 
 #: Steps that wake the thread, and steps and bytes that are held at most.
-_WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
+_WAKE_STEPS, _MAX_STEPS, _MAX_HELD_BYTES = 128, 32768, 64 << 20
 #: Slabs for copies of requests, the bytes of the longest, and events that may have some at a time.
-_SLABS, _SLAB_BYTES, _MOST_LENT = 512, 16 << 10, 32
+_SLABS, _SLAB_BYTES, _MAX_LENT = 512, 16 << 10, 32
 #: A block is written when it has so many bytes; all that there is, so often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
 #: What a block has room for besides steps: that some are lost.
-_STEP_ROOM: Final = 64
+_LOSS_BYTES: Final = 64
 #: After so many records the thread lets others run.
-_SLICE: Final = 128
+_YIELD_RECORDS: Final = 128
 #: The kinds of steps, each looked up once.
 _BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
-_MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
+_MAX_OPEN_EVENTS, _MAX_PLUGINS, _MAX_TEXT_CHARACTERS, _MAX_ABOUT_CHARACTERS = 4096, 256, 4096, 1 << 20
 #: A disk without room, and how long nothing more is said of one after it has been told.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-_SILENT_S: Final = 60.0
+_REPORT_INTERVAL_S: Final = 60.0
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
@@ -124,8 +124,8 @@ class Recorder:
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Take note: an event has come in."""
         self._held_bytes += len(request)
-        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
-            self._press()
+        if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:
+            self._wake_writer()
         self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
@@ -156,13 +156,15 @@ class Recorder:
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
         self._held_bytes += sum(map(len, about.values()))
-        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:  # a plugin may come and go as fast as it likes
-            self._press()
+        if (
+            len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES
+        ):  # a plugin may come and go as fast as it likes
+            self._wake_writer()
         self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
-    def _press(self) -> None:
+    def _wake_writer(self) -> None:
         """Wake the thread, as many steps wait; take no more where there are too many."""
-        if len(self._steps) >= _MOST_STEPS or self._held_bytes > _MOST_BYTES:
+        if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._put = self._drop
         if not self._wake.is_set():
             self._wake.set()
@@ -200,7 +202,7 @@ class Recorder:
         lost, self._lost = self._lost, 0
         self._put = self._drop if self._ended else steps.append
         for number in range(len(steps)):
-            if number % _SLICE == _SLICE - 1:
+            if number % _YIELD_RECORDS == _YIELD_RECORDS - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
             try:
                 writer.add(steps.popleft())
@@ -229,11 +231,11 @@ def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
         "python": sys.version.split()[0],
         "recording": secrets.token_hex(8),
         "redact": "values" if redact else "none",
-        **{key: _text(text, _LONGEST_ABOUT) for key, text in more.items()},
+        **{key: _text(text, _MAX_ABOUT_CHARACTERS) for key, text in more.items()},
     }
 
 
-def _text(text: str, length: int = _LONGEST) -> str:
+def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
     """A text of bounded length that a message can hold: file names may have halves of characters in them."""
     return cut(text, length).encode(errors="replace").decode()
 
@@ -290,9 +292,9 @@ class _Slabs:
     def lent(self, serial: int, slab: bytearray) -> None:
         """Take note of an event's slab."""
         slabs = self._lent.setdefault(serial, [])
-        if not any(each is slab for each in slabs):
+        if not any(other is slab for other in slabs):
             slabs.append(slab)
-        if len(self._lent) > _MOST_LENT:  # its end was lost, or takes long
+        if len(self._lent) > _MAX_LENT:  # its end was lost, or takes long
             for _ in self._lent.pop(next(iter(self._lent))):
                 self.replace()
 
@@ -317,7 +319,7 @@ class _Writer:
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
         self.lost = 0  # steps that are not in the file, which says so as soon as it can
-        self._failing, self._complained = False, float("-inf")
+        self._failing, self._reported_at = False, float("-inf")
         try:
             self._open()
         except OSError as error:
@@ -352,23 +354,23 @@ class _Writer:
     def _plugin(self, record: t.Record, about: dict[str, str]) -> None:
         if self._redactor is not None and "config" in about:
             about["config"] = self._redactor.text(about["config"])
-        record.about.update({key: _text(text, _LONGEST_ABOUT) for key, text in about.items()})
+        record.about.update({key: _text(text, _MAX_ABOUT_CHARACTERS) for key, text in about.items()})
         self._plugins.pop(record.plugin, None)
         self._plugins[record.plugin] = record
-        if len(self._plugins) > _MOST_PLUGINS:
+        if len(self._plugins) > _MAX_PLUGINS:
             del self._plugins[next(iter(self._plugins))]
 
     def _request(self, record: t.Record, message: bytes) -> None:
         """A request, which most plugins get as the one before them did."""
-        known = self._requests.get(record.serial)
-        if known is not None and known[0] == message:
+        previous = self._requests.get(record.serial)
+        if previous is not None and previous[0] == message:
             record.same = record.kind == _ASKED
-            record.redacted = known[1].redacted
+            record.redacted = previous[1].redacted
             return
         self._message(record, message, reply=False)
         self._requests.pop(record.serial, None)
         self._requests[record.serial] = message, record
-        if len(self._requests) > _MOST_OPEN:
+        if len(self._requests) > _MAX_OPEN_EVENTS:
             del self._requests[next(iter(self._requests))]
 
     def _message(self, record: t.Record, message: bytes, *, reply: bool) -> None:
@@ -379,18 +381,18 @@ class _Writer:
             except Exception:  # noqa: BLE001 - the decoder's errors have no common base, and a plugin's reply may be anything
                 record.omitted_bytes = len(message)
                 return
-        if len(message) > blocks.MOST_MESSAGE:
+        if len(message) > blocks.MAX_MESSAGE_BYTES:
             record.omitted_bytes = len(message)
         else:
             record.message = message
 
     def _type(self, event: str, reply: bool) -> Any:
-        found = self._kinds.get((event, reply))
-        if found is None:
-            found = self._find(event, reply)
-            if len(self._kinds) < _MOST_PLUGINS:
-                self._kinds[event, reply] = found
-        return found
+        message_type = self._kinds.get((event, reply))
+        if message_type is None:
+            message_type = self._find(event, reply)
+            if len(self._kinds) < _MAX_PLUGINS:
+                self._kinds[event, reply] = message_type
+        return message_type
 
     def _find(self, event: str, reply: bool) -> Any:
         for service in ("Plugin", "Runtime"):
@@ -403,13 +405,13 @@ class _Writer:
 
     def _append(self, record: t.Record) -> None:
         encoded = bytes_field(1, record.SerializeToString())
-        if self._bytes + len(encoded) > blocks.MOST_RAW - _STEP_ROOM:
+        if self._bytes + len(encoded) > blocks.MAX_CONTENT_BYTES - _LOSS_BYTES:
             self.flush()
-        self._start_pause_process(record.time_ns, encoded)
+        self._add_to_block(record.time_ns, encoded)
         if self._bytes >= _BLOCK_BYTES:
             self.flush()
 
-    def _start_pause_process(self, time_ns_: int, encoded: bytes) -> None:
+    def _add_to_block(self, time_ns_: int, encoded: bytes) -> None:
         if not self._block:
             self._first_ns = self._last_ns = time_ns_
         self._first_ns, self._last_ns = min(self._first_ns, time_ns_), max(self._last_ns, time_ns_)
@@ -420,10 +422,10 @@ class _Writer:
 
     def flush(self) -> None:
         """Write the present block, to a new file if this one is full or gone. Steps that cannot be written are lost."""
-        held = len(self._block)
+        steps = len(self._block)
         if self.lost:
-            told = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
-            self._start_pause_process(told.time_ns, bytes_field(1, told.SerializeToString()))
+            loss = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
+            self._add_to_block(loss.time_ns, bytes_field(1, loss.SerializeToString()))
         raw, records = b"".join(self._block), len(self._block)
         self._block.clear()
         self._bytes = 0
@@ -431,14 +433,14 @@ class _Writer:
             return
         try:
             if self._file >= 0:
-                there = os.fstat(self._file)
-                if not there.st_nlink or there.st_size < self._file_bytes:
+                status = os.fstat(self._file)
+                if not status.st_nlink or status.st_size < self._file_bytes:
                     self._close_file()  # somebody has removed or emptied it
             if self._file < 0:
                 self._open()
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
-            self.lost += held
+            self.lost += steps
             self._failed(error)
             return
         if self._failing:
@@ -453,15 +455,15 @@ class _Writer:
         self._requests.clear()
         if error.errno not in _NO_ROOM:
             self._close_file()  # it may never be written to again
-        if not self._failing and monotonic() - self._complained > _SILENT_S:
-            self._failing, self._complained = True, monotonic()
+        if not self._failing and monotonic() - self._reported_at > _REPORT_INTERVAL_S:
+            self._failing, self._reported_at = True, monotonic()
             reason = error.strerror or error
             log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, reason)
 
     def _open(self) -> None:
         """Begin a file that can be read without those before it; nothing is left of one that cannot be begun."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._tidy()
+        self._remove_old_traces()
         now = time()
         stamp = f"{strftime('%Y%m%dT%H%M%S', gmtime(now))}.{int(now % 1 * 1e6):06}Z-{secrets.token_hex(4)}"
         path = os.path.join(self._folder, f"nri-{stamp}{blocks.SUFFIX}")
@@ -484,15 +486,15 @@ class _Writer:
         self._write(blocks.MAGIC)
         while waiting:  # one block, unless plugins have configurations of megabytes
             sizes = accumulate(map(len, waiting))
-            whole = max(1, sum(size <= blocks.MOST_RAW for size in sizes))
-            self._write(blocks.pack(b"".join(waiting[:whole]), whole, opened.time_ns, opened.time_ns))
-            del waiting[:whole]
+            number = max(1, sum(size <= blocks.MAX_CONTENT_BYTES for size in sizes))
+            self._write(blocks.pack(b"".join(waiting[:number]), number, opened.time_ns, opened.time_ns))
+            del waiting[:number]
 
     def _write(self, data: bytes) -> None:
-        rest = data
+        remaining = data
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            while remaining:
+                remaining = remaining[os.write(self._file, remaining) :]
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._file, self._file_bytes)  # no part of a block stays
@@ -512,16 +514,16 @@ class _Writer:
             os.close(self._file)
             self._file = -1
 
-    def _tidy(self) -> None:
+    def _remove_old_traces(self) -> None:
         """Remove the oldest traces of the folder, by their names, as the limits say."""
-        limits, now, there = self._limits, time(), []
+        limits, now, traces = self._limits, time(), []
         for entry in os.scandir(self._folder):
             if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with suppress(FileNotFoundError):  # another recorder tidies here, too
-                    found = entry.stat(follow_symlinks=False)
-                    there.append((entry.name, found.st_size, found.st_mtime))
-        total = sum(size for _, size, _ in there)
-        for name, size, written in sorted(there):
+                    status = entry.stat(follow_symlinks=False)
+                    traces.append((entry.name, status.st_size, status.st_mtime))
+        total = sum(size for _, size, _ in traces)
+        for name, size, written in sorted(traces):
             if total > limits.folder_bytes or now - written > limits.folder_s:
                 with suppress(OSError):
                     os.unlink(os.path.join(self._folder, name))

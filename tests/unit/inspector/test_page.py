@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from nri.inspector.page import headers, page, snapshot
-from nri.inspector.sources import Recording, Running, Unanswered
+from nri.inspector.sources import Recording, Running, SourceUnavailable
 
 
 def hashes(html: str) -> set[str]:
@@ -59,7 +59,7 @@ def test_a_snapshot_of_a_node_has_what_runs_beside_the_runtime_and_why_a_part_is
 
     class Broken(Running):
         def view(self, name: str, of: str) -> dict[str, Any] | None:
-            raise Unanswered("the agent does not answer")
+            raise SourceUnavailable("the agent does not answer")
 
     running.__class__ = Broken
     assert data(running)["views"] == {"agent": {"unanswered": "the agent does not answer"}}

@@ -12,7 +12,7 @@ import pytest
 
 from nri.adaptation.admin import follow
 from nri.errors import ConfigError
-from nri.inspector.sources import Recording, Running, Source, Unanswered, matches
+from nri.inspector.sources import Recording, Running, Source, SourceUnavailable, matches
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.history import Trace
@@ -196,13 +196,13 @@ def test_a_runtime_that_is_gone_is_told_with_the_reason(node: Node, running: Run
     def reason() -> str:
         try:
             running.overview()
-        except Unanswered as error:
+        except SourceUnavailable as error:
             return str(error)
         return ""
 
     wait_for(reason, "the runtime is missed")
     assert "admin.sock" in reason()
-    with pytest.raises(Unanswered):
+    with pytest.raises(SourceUnavailable):
         running.containers()
 
 
@@ -255,7 +255,7 @@ def test_a_recording_is_followed_until_it_is_read(recorded: str) -> None:
 def test_another_part_of_the_node_is_asked_by_its_name(running: Running, recording: Recording) -> None:
     assert running.view("agent", "u1") == {"pod": "u1"}
     assert (running.view("agent", "u2"), running.view("drift", "")) == (None, None)
-    with pytest.raises(Unanswered, match="does not answer"):
+    with pytest.raises(SourceUnavailable, match="does not answer"):
         running.view("agent", "broken")
     assert running.overview()["views"] == ["agent"] and recording.overview()["views"] == []
     assert recording.view("agent", "u1") is None
@@ -329,7 +329,7 @@ def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", [{}, {"containers": 5, "steps": None}, {"containers": [7], "steps": [7]}], ids=str)
 def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[str, Any]) -> None:
     odd = Running(Live(lambda *_: answer, lambda _: iter(())), lambda *_: answer, "odd")
-    with pytest.raises(Unanswered, match="no tables"):
+    with pytest.raises(SourceUnavailable, match="no tables"):
         odd.containers()
     assert odd.container("x") is None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nri.errors import NriError
-from nri.inspector.sources import Recording, Running, Unanswered
+from nri.inspector.sources import Recording, Running, SourceUnavailable
 from nri.inspector.web import Web
 
 
@@ -79,7 +79,7 @@ def test_two_pages_have_two_tokens_that_nobody_guesses(recording: Recording) -> 
 def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recording) -> None:
     class Gone(Recording):
         def overview(self) -> dict[str, Any]:
-            raise Unanswered("cannot connect to /run/admin.sock")
+            raise SourceUnavailable("cannot connect to /run/admin.sock")
 
     gone = object.__new__(Gone)
     with Web(gone) as web:

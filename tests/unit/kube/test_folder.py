@@ -135,7 +135,7 @@ def test_a_file_that_goes_away_takes_its_error_along(tmp_path: Path) -> None:
 
 
 def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 2)
+    monkeypatch.setattr(module, "MAX_FILES", 2)
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text("name: one\n")
     folder = Folder(tmp_path)
@@ -151,7 +151,7 @@ def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_too_many_objects_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_OBJECTS", 2)
+    monkeypatch.setattr(module, "MAX_OBJECTS", 2)
     (tmp_path / "a.yaml").write_text("{}\n---\n{}\n---\n{}\n")
     folder = Folder(tmp_path)
     folder.changed()

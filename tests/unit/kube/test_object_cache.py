@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nri.kube.object_cache import KeptObjects
+from nri.kube.object_cache import ObjectCache
 
 
 def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
-    kept = KeptObjects(100)
+    kept = ObjectCache(100)
     for name, size in (("a", 30), ("big", 60), ("b", 20), ("c", 40)):
         kept.put(("ns", name), name, size)
     assert [*kept.objects.values()] == ["a", "b", "c"]
@@ -20,13 +20,13 @@ def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
 
 
 def test_an_object_that_was_left_out_has_room_again_when_half_of_what_is_free_would_do() -> None:
-    kept = KeptObjects(100)
+    kept = ObjectCache(100)
     kept.put(("a",), "a", 70)
     kept.put(("b",), "b", 40)
     assert [*kept.objects] == [("b",)]
     kept.remove(("b",))
     assert not kept.has_room_again
-    kept = KeptObjects(100)
+    kept = ObjectCache(100)
     kept.put(("a",), "a", 45)
     kept.put(("b",), "b", 44)
     kept.put(("c",), "c", 43)
@@ -37,7 +37,7 @@ def test_an_object_that_was_left_out_has_room_again_when_half_of_what_is_free_wo
 
 
 def test_an_object_that_grows_and_shrinks_is_counted_once() -> None:
-    kept = KeptObjects(1000)
+    kept = ObjectCache(1000)
     for number in range(10_000):
         kept.put(("a",), number, 500 - number % 2)
     kept.put(("b",), "b", 500)
@@ -45,7 +45,7 @@ def test_an_object_that_grows_and_shrinks_is_counted_once() -> None:
 
 
 def test_a_thousand_objects_that_are_left_out_are_counted_and_five_are_named() -> None:
-    kept = KeptObjects()
+    kept = ObjectCache()
     for number in range(2000):
         kept.leave_out((f"ns{number}", "a"), "why")
     assert kept.problem.startswith("2000 objects left out: ns0/a: why; ") and kept.problem.endswith("; and 1995 more")

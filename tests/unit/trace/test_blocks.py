@@ -68,7 +68,7 @@ def test_one_changed_byte_costs_no_other_block(place: int) -> None:
     [
         ({"version": 2}, "of version 2, this nri reads 1: use a newer one"),
         ({"codec": 7}, "packed in way 7, this nri knows 0 and 1: use a newer one"),
-        ({"raw": blocks.MOST_RAW + 1}, "at most 16777216 are read"),
+        ({"raw": blocks.MAX_CONTENT_BYTES + 1}, "at most 16777216 are read"),
         ({"raw": 99}, "a block whose content is not the 99 bytes that it announces"),
         ({"raw": 101}, "a block whose content is not the 101 bytes that it announces"),
         ({"crc": 1}, "a block whose checksum is wrong: 1 records are lost"),

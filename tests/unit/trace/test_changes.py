@@ -15,7 +15,7 @@ from nri.adaptation.admin import ask
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.changes import Changes, why
+from nri.trace.changes import Changes, container_history
 from nri.trace.history import Event, Step, Trace
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
@@ -89,13 +89,13 @@ def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
 ) -> None:
     live = recorded.chains[name]
     assert (live["refused"] and live["refused"]["reason"]) == reason
-    chain = why(Trace(recorded.folder), f"web/{name}")
+    chain = container_history(Trace(recorded.folder), f"web/{name}")
     assert without_times(chain) == without_times(live)
     assert chain["steps"][0]["plugin"] == "10-sets"
 
 
 def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_without_it(recorded: Recorded) -> None:
-    for chain in (recorded.chains["late"], why(Trace(recorded.folder), "shop/web/late")):
+    for chain in (recorded.chains["late"], container_history(Trace(recorded.folder), "shop/web/late")):
         assert chain["refused"] is None
         (note,) = chain["notes"]
         assert note["text"].startswith("CreateContainer: 30-slow gave no answer: ")
@@ -103,9 +103,9 @@ def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_witho
 
 def test_what_a_word_does_not_mean_is_told_with_the_next_step(recorded: Recorded) -> None:
     with pytest.raises(ConfigError, match=r'no event of a container "nope" \(nri trace show .* lists what there is\)'):
-        why(Trace(recorded.folder), "nope")
+        container_history(Trace(recorded.folder), "nope")
     with pytest.raises(ConfigError, match=r'"web" may be any of .*web/late.*\(name one of them\)'):
-        why(Trace(recorded.folder), "web")
+        container_history(Trace(recorded.folder), "web")
 
 
 def test_containers_of_a_recording_have_their_names(recorded: Recorded) -> None:

@@ -127,7 +127,7 @@ def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
 def test_values_beyond_a_number_are_counted_and_not_looked_at(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.trace.drift.MOST_VALUES", 2)
+    monkeypatch.setattr("nri.trace.drift.MAX_VALUES", 2)
     drift = Drift(machine.hierarchies)
     drift.look(given())
     assert (drift.looked_at, drift.left_out) == (2, 2)

@@ -132,7 +132,7 @@ def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
         ConfigError, match=r"none of its \d+ events fits that \(nri trace show .* lists what there is\)"
     ):
         choose(Trace(folder), lambda _: False, 0, ALWAYS)
-    monkeypatch.setattr(module, "MOST_EVENTS", 3)
+    monkeypatch.setattr(module, "MAX_EVENTS", 3)
     with pytest.raises(ConfigError, match="more than 3 events to cut"):
         choose(Trace(folder), lambda _: True, 0, ALWAYS)
 

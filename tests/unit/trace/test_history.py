@@ -408,7 +408,7 @@ def test_too_many_problems_are_counted(path: Path) -> None:
     path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1500)
     trace = Trace(path)
     assert serials(trace) == []
-    assert (len(trace.problems), trace.untold > 0) == (1000, True)
+    assert (len(trace.problems), trace.unlisted_problems > 0) == (1000, True)
 
 
 def test_of_too_many_open_events_the_oldest_is_given_as_it_is(path: Path) -> None:
@@ -418,7 +418,7 @@ def test_of_too_many_open_events_the_oldest_is_given_as_it_is(path: Path) -> Non
 
 
 def test_a_message_that_is_too_long_is_left_out(path: Path) -> None:
-    long = event(1, request=random.Random(1).randbytes(blocks.MOST_MESSAGE + 1))
+    long = event(1, request=random.Random(1).randbytes(blocks.MAX_MESSAGE_BYTES + 1))
     (found,) = Trace(write(path, [OPENED, *long])).events()
     assert (found.request, found.whole) == (b"", False)
 

@@ -14,7 +14,7 @@ import nri
 from nri.adaptation.admin import ask, follow
 from nri.errors import ConflictError, DeadlineExceeded, NriError, RemoteProtocolError, RuntimeUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live_events import MOST_ROWS, Live
+from nri.trace.live_events import MAX_ROWS, Live
 from tests.support.made_plugins import plugin
 from tests.support.waiting import wait_for
 
@@ -118,10 +118,10 @@ def test_what_was_missed_is_counted() -> None:
 
 
 def test_numbers_go_on_where_a_runtime_begins_anew_and_rows_are_bounded() -> None:
-    live = told(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MOST_ROWS + 1), next=MOST_ROWS))
+    live = told(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MAX_ROWS + 1), next=MAX_ROWS))
     kept = live.rows()
-    assert (len(kept), kept[0]["n"], kept[-1]["n"]) == (MOST_ROWS, 3, MOST_ROWS + 2)
-    assert [row["n"] for row in live.rows(MOST_ROWS + 1)] == [MOST_ROWS + 2]
+    assert (len(kept), kept[0]["n"], kept[-1]["n"]) == (MAX_ROWS, 3, MAX_ROWS + 2)
+    assert [row["n"] for row in live.rows(MAX_ROWS + 1)] == [MAX_ROWS + 2]
 
 
 def test_only_the_last_minute_counts() -> None:
@@ -130,8 +130,8 @@ def test_only_the_last_minute_counts() -> None:
 
 
 def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_are_kept() -> None:
-    summary = told(reading(rows=rows(1, MOST_ROWS + 2, 1080e3))).summary()
-    assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MOST_ROWS, 500)
+    summary = told(reading(rows=rows(1, MAX_ROWS + 2, 1080e3))).summary()
+    assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MAX_ROWS, 500)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_containers_beyond_the_bound_are_counted() -> None:
     other = apart([reply_of(0, update=False)])[0]
     other.request = m.CreateContainerRequest(container=make_container(id="c2")).SerializeToString()
     foresight = foresee([*events, other], most=1)
-    assert (len(foresight.collisions()), foresight.left) == (1, 1)
+    assert (len(foresight.collisions()), foresight.left_out) == (1, 1)
 
 
 def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
@@ -128,14 +128,14 @@ def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
 
 def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
     reply = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("A", "x" * 1000).message)
-    foresight = CollisionFinder(most_bytes=8000)
+    foresight = CollisionFinder(max_bytes=8000)
     for event in apart([reply] * 5):
         foresight.take(event)
-    assert foresight.left == 0, "answers that are equal are kept once"
+    assert foresight.left_out == 0, "answers that are equal are kept once"
     for number in range(5):
         reply.adjust.env[0].key = f"K{number}"
         foresight.take(apart([reply])[0])
-    assert foresight.left > 0
+    assert foresight.left_out > 0
     assert len(foresight.collisions()) == 4
 
 

@@ -88,13 +88,13 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
         listed = " ".join(paths)
         raise Failure(f"nothing to predict from: no event could be read; nri trace show {listed} lists what can be")
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in found])
-    if foresight.left:
-        out.note(f"{count(foresight.left, 'event')} of further containers: not looked at")
-    if foresight.left_names:
-        out.note(f"{count(foresight.left_names, 'collision')} of further containers: not counted")
+    if foresight.left_out:
+        out.note(f"{count(foresight.left_out, 'event')} of further containers: not looked at")
+    if foresight.left_out_names:
+        out.note(f"{count(foresight.left_out_names, 'collision')} of further containers: not counted")
     if not found:
         out.note("no two plugins set the same field of the same container")
-    return REJECTED if found else FAILED if unread or foresight.left else 0
+    return REJECTED if found else FAILED if unread or foresight.left_out else 0
 
 
 def _declarations(targets: tuple[str, ...]) -> Iterator[tuple[str, Sequence[str]]]:

@@ -30,21 +30,21 @@ from nri.kube.client.objects import (
     status_of,
 )
 from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
-from nri.kube.object_cache import KeptObjects
+from nri.kube.object_cache import ObjectCache
 
 __all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
 
 #: A list is not longer, in bytes of all its pages; they are read as they come, and not kept.
 MAX_LIST_BYTES = 512 << 20
 #: Objects of a page.
-PAGE = 500
+PAGE_OBJECTS = 500
 #: Bytes of an answer that is not read for what is in it.
 _MAX_ANSWER_BYTES = 64 << 20
-_LIST_S = 60.0
+_LIST_TIMEOUT_S = 60.0
 #: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
-_SILENCE_S = 90.0
+_WATCH_READ_TIMEOUT_S = 90.0
 #: How much longer than was agreed a watch may last.
-_GRACE_S = 30.0
+_WATCH_GRACE_S = 30.0
 
 
 def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = ACCOUNT) -> Apiserver:
@@ -91,7 +91,7 @@ class Apiserver:
         return self._shared.address
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> Listing:
-        """Return all objects of a kind; those that are too large are left out, see `KeptObjects`.
+        """Return all objects of a kind; those that are too large are left out, see `ObjectCache`.
 
         Args:
             kind: of what.
@@ -99,34 +99,38 @@ class Apiserver:
             version: "" for the newest that there is, "0" for any, else one that the list must not be older than.
         """
         what = f"list {kind}"
-        words = {"fieldSelector": fields, "limit": str(PAGE)}
-        words |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
-        reader, kept = ObjectReader(kind), KeptObjects()
-        left, deadline = MAX_LIST_BYTES, self._clock() + _LIST_S
+        query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS)}
+        query |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+        reader, objects = ObjectReader(kind), ObjectCache()
+        max_bytes, deadline = MAX_LIST_BYTES, self._clock() + _LIST_TIMEOUT_S
         while True:
             splitter = ListSplitter()
             try:
-                for data in self._answer(what, kind.path, {"params": _words(words)}, left, deadline):
-                    left -= len(data)
+                for data in self._answer(what, kind.path, {"params": _without_empty(query)}, max_bytes, deadline):
+                    max_bytes -= len(data)
                     for item in splitter.feed(data):
-                        reader.read_item(item, kept)
+                        reader.read_item(item, objects)
                 page = read_page(splitter.end())
             except ValueError as error:
                 raise ApiserverError(what, 0, f"the answer cannot be read: {error}") from None
             if not page.more:
-                return Listing(kept, page.version)
-            words = {"fieldSelector": fields, "limit": str(PAGE), "continue": page.more}
+                return Listing(objects, page.version)
+            query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS), "continue": page.more}
 
     @contextmanager
     def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[WatchStream]:
         """Watch what happens to the objects of a kind after a version, for about so many seconds."""
         what = f"watch {kind}"
-        words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
-        words["timeoutSeconds"] = str(lasting_s)
-        asked = {"params": _words(words), "timeout": patience(_SILENCE_S), "headers": _PLAIN}
-        with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **asked) as answer:
-            self._refused(what, answer, self._clock() + READ_S)
-            yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
+        query["timeoutSeconds"] = str(lasting_s)
+        options = {
+            "params": _without_empty(query),
+            "timeout": patience(_WATCH_READ_TIMEOUT_S),
+            "headers": _UNCOMPRESSED,
+        }
+        with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **options) as answer:
+            self._check_status(what, answer, self._clock() + READ_S)
+            yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _WATCH_GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
         """Ask for a pod to be evicted; it ends later, or not: ApiserverError 429 if a disruption budget forbids it.
@@ -161,23 +165,23 @@ class Apiserver:
             owner: who applies the object: it is made if it is not there, and what this owner no longer names goes.
         """
         kind = "application/apply-patch+yaml" if owner else "application/merge-patch+json"
-        asked: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
+        options: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
         if owner:
-            asked["params"] = {"fieldManager": owner, "force": "true"}
-        self._send(what, path, asked, "PATCH")
+            options["params"] = {"fieldManager": owner, "force": "true"}
+        self._send(what, path, options, "PATCH")
 
-    def _send(self, what: str, path: str, asked: Mapping[str, Any], method: str) -> None:
+    def _send(self, what: str, path: str, options: Mapping[str, Any], method: str) -> None:
         """Send a request whose answer is of no use."""
-        for _ in self._answer(what, path, asked, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
+        for _ in self._answer(what, path, options, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
             pass
 
     def _answer(
-        self, what: str, path: str, asked: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
+        self, what: str, path: str, options: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
     ) -> Iterator[bytes]:
         """Send a request, and yield the answer as it comes."""
-        asked = {**asked, "headers": {**_PLAIN, **asked.get("headers", {})}}
-        with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **asked) as answer:
-            self._refused(what, answer, deadline)
+        options = {**options, "headers": {**_UNCOMPRESSED, **options.get("headers", {})}}
+        with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **options) as answer:
+            self._check_status(what, answer, deadline)
             for part in answer.iter_bytes():
                 max_bytes -= len(part)
                 if max_bytes < 0:
@@ -186,7 +190,7 @@ class Apiserver:
                     raise ApiserverError(what, 0, "the answer takes too long")
                 yield part
 
-    def _refused(self, what: str, answer: Any, deadline: float) -> None:
+    def _check_status(self, what: str, answer: Any, deadline: float) -> None:
         """Raise for an answer that is none; its words count as far as they come in time."""
         if 200 <= answer.status_code < 300:
             return
@@ -195,10 +199,10 @@ class Apiserver:
             data += part
             if len(data) > 1 << 16 or self._clock() > deadline:
                 break
-        _, words, after_s = read_status(data)
+        _, reason, after_s = read_status(data)
         if answer.status_code == 401:
             self._shared.doubt()
-        raise ApiserverError(what, answer.status_code, words or f"HTTP {answer.status_code}", after_s)
+        raise ApiserverError(what, answer.status_code, reason or f"HTTP {answer.status_code}", after_s)
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -209,16 +213,16 @@ class Apiserver:
             raise
         except self._failures as error:
             self._shared.doubt()
-            words = str(error) or type(error).__name__
-            if "Bearer" in words:  # a header that cannot be sent is in the error, the token with it
-                words = "the token is not one line of text, and cannot be sent"
-            raise ApiserverError(what, 0, f"{self.address}: {words}") from None
+            reason = str(error) or type(error).__name__
+            if "Bearer" in reason:  # a header that cannot be sent is in the error, the token with it
+                reason = "the token is not one line of text, and cannot be sent"
+            raise ApiserverError(what, 0, f"{self.address}: {reason}") from None
 
 
 class Listing(NamedTuple):
     """A list: its objects, and its version."""
 
-    kept: KeptObjects
+    kept: ObjectCache
     version: str
 
 
@@ -237,35 +241,35 @@ class WatchStream:
         lines = Lines(MAX_OBJECT_BYTES)
         for part in self._answer.iter_bytes():
             try:
-                found = [self._reader.read_event(line) for line in lines.feed(part)]
+                events = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
                 raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
-            bad = next((place for place, event in enumerate(found) if event.type == "ERROR"), len(found))
+            bad = next((place for place, event in enumerate(events) if event.type == "ERROR"), len(events))
             if bad:
-                yield found[:bad]
-            for event in found[bad:]:
-                code, words, after_s = status_of(event.object)
-                raise ApiserverError(self._what, code, words, after_s)
+                yield events[:bad]
+            for event in events[bad:]:
+                code, reason, after_s = status_of(event.object)
+                raise ApiserverError(self._what, code, reason, after_s)
             if self._clock() > self._deadline:
                 return
 
     def cut(self) -> None:
         """End it from another thread, whose read returns at once."""
         stream = self._answer.extensions.get("network_stream")
-        found = stream.get_extra_info("socket") if stream is not None else None
-        if found is None:
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        if connection is None:
             return
         try:
             # A second descriptor: TLS's own shutdown would wait for the other side, and for the reader's lock.
-            with socket.socket(fileno=os.dup(found.fileno())) as again:
-                again.shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended by itself
 
 
 #: A compressed answer could become a thousand times as long all at once.
-_PLAIN = {"Accept-Encoding": "identity"}
+_UNCOMPRESSED = {"Accept-Encoding": "identity"}
 
 
-def _words(words: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in words.items() if value}
+def _without_empty(values: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nri.backoff import Backoff
 from nri.kube.client.objects import ApiserverError, Event, Object, key_of
-from nri.kube.object_cache import KeptObjects, Key
+from nri.kube.object_cache import Key, ObjectCache
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver, WatchStream
@@ -27,14 +27,14 @@ __all__ = ["Follower"]
 
 _log = logging.getLogger(__name__)
 #: A watch lasts so long, in seconds; drawn by chance, so that nodes do not ask all at once.
-_LASTING_S = range(240, 480)
+_WATCH_DURATIONS_S = range(240, 480)
 #: A watch that the apiserver ends sooner is not asked for again at once.
-_SHORT_S = 1.0
+_MIN_WATCH_S = 1.0
 #: No pause that the apiserver asks for is kept for longer, in seconds.
-_MOST_PATIENCE_S = 60.0
+_MAX_RETRY_AFTER_S = 60.0
 _NOT_FOUND = 404
 #: A stop waits for a request that is under way, in seconds.
-_STOP_S = 20.0
+_STOP_TIMEOUT_S = 20.0
 
 Changed = Callable[[Mapping[Key, Object]], None]
 
@@ -76,7 +76,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._open: WatchStream | None = None
-        self._kept = KeptObjects()
+        self._objects = ObjectCache()
         self._left_out = ""
         #: The version to watch from, "" if all must be listed first.
         self._version = ""
@@ -100,7 +100,7 @@ class Follower:
         """End, and wait for that; what is known stays known."""
         self.cut()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_STOP_S)
+            self._thread.join(_STOP_TIMEOUT_S)
             self._thread = None
 
     def cut(self) -> None:
@@ -129,7 +129,7 @@ class Follower:
         except Exception as error:  # noqa: BLE001  whatever a library makes of an odd answer, the thread goes on
             _log.exception("%s cannot be followed", self._kind)
             return self._failed(ApiserverError(f"follow {self._kind}", 0, f"{type(error).__name__}: {error}"))
-        if self._clock() - begun < _SHORT_S and not self._stopping.is_set():
+        if self._clock() - begun < _MIN_WATCH_S and not self._stopping.is_set():
             return self.backoff.ended()
         self.backoff.reset()
         return 0.0
@@ -137,7 +137,7 @@ class Follower:
     def _failed(self, error: ApiserverError) -> float:
         if self._stopping.is_set():
             return 0.0
-        delay_s = max(self.backoff.ended(), min(error.retry_after_s, _MOST_PATIENCE_S))
+        delay_s = max(self.backoff.ended(), min(error.retry_after_s, _MAX_RETRY_AFTER_S))
         if error.expired:
             if not self._version:  # not even a list could be had that is as new as what was known
                 self._newest = ""
@@ -148,17 +148,17 @@ class Follower:
         if self.problem != str(error):
             if self._on_problem is None:
                 _log.warning("%s; the last known state stays in force", error)
-            self._say(str(error))
+            self._set_problem(str(error))
         return delay_s
 
     def _list(self) -> None:
-        self._kept, version = self._api.list(self._kind, self._fields, self._newest)
+        self._objects, version = self._api.list(self._kind, self._fields, self._newest)
         self._version = self._newest = version
-        self._tell()
+        self._hand_over()
         self.synced = True  # not before the listener has them: who waits for this looks there next
 
     def _watch(self) -> None:
-        with self._api.watch(self._kind, self._version, self._fields, random.choice(_LASTING_S)) as watch:
+        with self._api.watch(self._kind, self._version, self._fields, random.choice(_WATCH_DURATIONS_S)) as watch:
             with self._lock:
                 self._open = watch
             try:
@@ -167,11 +167,11 @@ class Follower:
                 self.absent = False
                 if self.problem:
                     _log.info("the apiserver is back: %s are followed", self._kind)
-                    self._say("")
+                    self._set_problem("")
                 for events in watch.events():
                     if self._take(events):
-                        self._tell()
-                    if self._kept.has_room_again:
+                        self._hand_over()
+                    if self._objects.has_room_again:
                         self._version = ""
                         return
             finally:
@@ -185,18 +185,18 @@ class Follower:
             if event.type == "BOOKMARK":
                 pass
             elif event.type == "DELETED":
-                removed |= self._kept.remove(key_of(event.object))
+                removed |= self._objects.remove(key_of(event.object))
             elif event.problem:
-                self._kept.leave_out(key_of(event.object), event.problem)
+                self._objects.leave_out(key_of(event.object), event.problem)
                 changed = True
             else:
-                self._kept.put(key_of(event.object), event.object, event.size)
+                self._objects.put(key_of(event.object), event.object, event.size)
                 changed = True
             if version := event.object["metadata"].get("resourceVersion"):
                 self._version = self._newest = version
         return changed or removed
 
-    def _say(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         self.problem = problem
         if self._on_problem is not None:
             self._on_problem(problem)
@@ -206,14 +206,14 @@ class Follower:
         """Which objects are too large to be followed, in one line; "" if none are."""
         return self._left_out
 
-    def _tell(self) -> None:
-        left_out = self._kept.problem
+    def _hand_over(self) -> None:
+        left_out = self._objects.problem
         if left_out != self._left_out:
             self._left_out = left_out
             _log.log(
                 logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "all are followed"
             )
         try:
-            self._changed(self._kept.objects)
+            self._changed(self._objects.objects)
         except Exception:  # noqa: BLE001  a listener's error is not ours, and the next change may be a good one
             _log.exception("changed %s could not be taken in", self._kind)

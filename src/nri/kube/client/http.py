@@ -108,9 +108,9 @@ class SharedClient:
         with self._lock:
             if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()
-                made = _CountedClient(self._make())
+                client = _CountedClient(self._make())
                 self._current.replace()
-                self._current, self._doubted = made, False
+                self._current, self._doubted = client, False
             current = self._current
             current.users += 1
         try:

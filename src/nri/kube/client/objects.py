@@ -17,7 +17,7 @@ from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.kube.object_cache import KeptObjects
+    from nri.kube.object_cache import ObjectCache
 
 __all__ = [
     "KINDS",
@@ -88,7 +88,7 @@ KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
 
 Object = dict[str, Any]
 #: No refusal asks for a longer pause that counts, in seconds; JSON has numbers that no float can hold.
-_LONGEST_S = 86_400
+_MAX_RETRY_AFTER_S = 86_400
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
 
@@ -126,9 +126,9 @@ class ObjectReader:
         self._decode = make_decoder(kind.shape)
         self._split = make_event_decoder()
 
-    def read_item(self, item: bytes | Oversized, kept: KeptObjects) -> None:
+    def read_item(self, item: bytes | Oversized, objects: ObjectCache) -> None:
         """Keep an object of a list, or note why it is left out."""
-        kept.take(item, self._decode, lambda value: key_of(_checked(value)))
+        objects.take(item, self._decode, lambda value: key_of(_checked(value)))
 
     def read_event(self, line: bytes | Oversized) -> Event:
         """Read one line of a watch."""
@@ -161,10 +161,10 @@ def _head_object(item: Oversized) -> Object:
 
 def read_page(frame: bytes) -> Page:
     """Read a list without its objects."""
-    found = _table(_decode(frame), "the answer")
-    meta = _table(found.get("metadata") or {}, "its metadata")
+    document = _table(_decode(frame), "the answer")
+    meta = _table(document.get("metadata") or {}, "its metadata")
     version = meta.get("resourceVersion")
-    if not isinstance(version, str) or not version or not isinstance(found.get("items"), (list, type(None))):
+    if not isinstance(version, str) or not version or not isinstance(document.get("items"), (list, type(None))):
         raise ValueError("it is not a list of objects with a version")
     return Page(version, str(meta.get("continue") or ""))
 
@@ -177,13 +177,13 @@ def read_status(data: bytes) -> tuple[int, str, float]:
         return 0, "", 0.0
 
 
-def status_of(found: Object) -> tuple[int, str, float]:
+def status_of(status: Object) -> tuple[int, str, float]:
     """Return the code of a status, its words, and after how many seconds to try again."""
-    code, details = found.get("code"), found.get("details")
+    code, details = status.get("code"), status.get("details")
     after = details.get("retryAfterSeconds") if isinstance(details, dict) else 0
-    words = str(found.get("message") or found.get("reason") or "")
-    after_s = float(min(max(after, 0), _LONGEST_S)) if isinstance(after, int) else 0.0
-    return code if isinstance(code, int) else 0, words, after_s
+    reason = str(status.get("message") or status.get("reason") or "")
+    after_s = float(min(max(after, 0), _MAX_RETRY_AFTER_S)) if isinstance(after, int) else 0.0
+    return code if isinstance(code, int) else 0, reason, after_s
 
 
 def key_of(thing: Object) -> tuple[str, str]:
@@ -258,7 +258,7 @@ class ApiserverError(NriError):
 
 
 #: Multiples of the bound of a line after which the line is given up.
-_ENDLESS = 32
+_MAX_LINE_FACTOR = 32
 
 
 class Lines:
@@ -278,7 +278,7 @@ class Lines:
 
         ValueError for a line that does not end.
         """
-        *ended, rest = data.split(b"\n")
+        *ended, tail = data.split(b"\n")
         lines: list[bytes | Oversized] = []
         for part in ended:
             self._keep(part)
@@ -288,7 +288,7 @@ class Lines:
                 lines.append(Oversized.of(content, size))
             elif stripped := content.strip():
                 lines.append(stripped)
-        self._keep(rest)
+        self._keep(tail)
         return lines
 
     def _keep(self, part: bytes) -> None:
@@ -297,5 +297,5 @@ class Lines:
         elif part and self._size <= self._max_bytes:
             self._parts.append(part)
         self._size += len(part)
-        if self._size > _ENDLESS * self._max_bytes:
+        if self._size > _MAX_LINE_FACTOR * self._max_bytes:
             raise ValueError(f"a line of more than {self._size} bytes")

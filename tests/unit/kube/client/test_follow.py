@@ -13,7 +13,7 @@ import pytest
 
 from nri.kube.client import PODS, Apiserver, Follower
 from nri.kube.lists import MAX_OBJECT_BYTES
-from nri.kube.object_cache import KeptObjects
+from nri.kube.object_cache import ObjectCache
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 from tests.support.waiting import wait_for
 
@@ -255,7 +255,7 @@ def test_pods_that_become_too_large_are_left_out_and_come_back_when_they_are_not
 def test_where_there_is_no_room_for_all_the_largest_is_left_out_until_there_is(
     server: HttpServer, api: Apiserver, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KeptObjects.__init__, "__defaults__", (20_000,))
+    monkeypatch.setattr(ObjectCache.__init__, "__defaults__", (20_000,))
     follower = Follower(api, PODS, told)
     tree = pods("a", "b")
     tree["items"][0]["status"] = {"startTime": "x" * 6_000}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri.kube.client import objects
 from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
 from nri.kube.lists import ListSplitter, Oversized
-from nri.kube.object_cache import KeptObjects
+from nri.kube.object_cache import ObjectCache
 
 
 def test_paths_of_the_core_and_of_groups() -> None:
@@ -50,7 +50,7 @@ def data(tree: Any) -> bytes:
 
 
 def read_list(content: bytes) -> tuple[list[Any], Page]:
-    splitter, reader, kept = ListSplitter(), ObjectReader(PODS), KeptObjects()
+    splitter, reader, kept = ListSplitter(), ObjectReader(PODS), ObjectCache()
     for item in splitter.feed(content):
         reader.read_item(item, kept)
     return [*kept.objects.values()], objects.read_page(splitter.end())
