@@ -6,7 +6,7 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "an id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
+| Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
 | Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |

@@ -1,7 +1,6 @@
-"""Kubernetes's request, worked out from a runtime's description of a container: its requests and limits.
+"""Compute a container's requests and limits from its cgroup values, by inverting the kubelet's arithmetic.
 
-The kubelet's own arithmetic turned round, so that a request of CPU is right to a thousandth. Pure. Next:
-`nri.kube.document`.
+Requests of CPU are exact to a thousandth of a CPU.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodedResources", "memory_request", "requested_resources", "resources_from_cgroup"]
 
-#: The kubelet's upper bound of a burstable OOM score, which tells only of little.
+#: The kubelet's upper bound of a burstable OOM score, for any small request.
 _MAX_OOM_SCORE: Final = 999
 
 
 class DecodedResources(NamedTuple):
-    """Requests and limits: thousandths of CPUs and bytes; 0 for none, None for not known."""
+    """Requests and limits in thousandths of CPUs and in bytes; 0 for none, None if unknown."""
 
     cpu_request: int
     cpu_limit: int
@@ -30,12 +29,12 @@ class DecodedResources(NamedTuple):
 
 
 def requested_resources(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
-    """Return what a container requested_resources for.
+    """Return the requests and limits of a container.
 
     Args:
-        linux: as NRI reports the container.
+        linux: NRI's message of the container.
         kube_class: its pod's Kubernetes QoS class.
-        capacity: the node's memory in bytes, without which no burstable container's request is known.
+        capacity: the node's memory in bytes; 0 leaves memory requests of burstable containers unknown.
     """
     cpu, memory = linux.resources.cpu, linux.resources.memory.limit.value
     score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
@@ -47,14 +46,14 @@ def requested_resources(linux: m.LinuxContainer, kube_class: str, capacity: int 
 def resources_from_cgroup(
     kube_class: str, shares: int, quota: tuple[int, int], memory: int, score: int | None = None, capacity: int = 0
 ) -> DecodedResources:
-    """Return what a container requested_resources for.
+    """Return the requests and limits of a container.
 
     Args:
         kube_class: its pod's Kubernetes QoS class.
-        shares: of CPU, 0 for none.
-        quota: of CPU and its period in microseconds, 0 for none and for the usual one.
-        memory: its limit in bytes, 0 or less for none.
-        score: its OOM score, None if it is not known.
+        shares: CPU shares, 0 for none.
+        quota: CPU quota and period in microseconds; 0 for no quota, and for the default period.
+        memory: memory limit in bytes, 0 or less for none.
+        score: OOM score, None if unknown.
         capacity: as of `requested_resources`.
     """
     limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
@@ -67,9 +66,9 @@ def resources_from_cgroup(
 
 
 def memory_request(score: int | None, capacity: int) -> int | None:
-    """Return the bytes that a burstable container of an OOM score asks for, to a thousandth of the node; None unknown.
+    """Return the memory request of a burstable container by its OOM score, to a thousandth of the node's memory.
 
-    At either end of the scale the kubelet cuts: a score there tells only of much or little.
+    None if it is unknown: the kubelet bounds the score, so many requests have the extreme values.
     """
     if score == _MAX_OOM_SCORE and capacity > 0:
         return 0

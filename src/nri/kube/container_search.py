@@ -1,8 +1,6 @@
-"""The container that a person means by a word: an id, the beginning of one, or names.
+"""Find containers by a word of the user: an id, the beginning of an id, or names.
 
-One job: to choose among containers by a word, for the command and for a runtime's admin socket alike. Pure. Rules: a
-name comes before the beginning of an id, because `db` and `cafe` are beginnings, too; of several lives of one container
-it is the newest, and of several containers the only one that runs.
+A name takes precedence over the beginning of an id, because names such as `db` and `cafe` could be both.
 """
 
 from __future__ import annotations
@@ -12,20 +10,20 @@ from typing import NamedTuple
 
 __all__ = ["NamedContainer", "any_of", "find"]
 
-#: That many are named where a word may mean several.
+#: Name at most this many matches.
 _MAX_NAMES = 5
 
 
 class NamedContainer(NamedTuple):
-    """A container, and the names that it has.
+    """A container and its names.
 
     Attributes:
         id: its id.
         name: its name in the pod.
-        pod: its pod's name, "" if that is not known.
+        pod: its pod's name, "" if unknown.
         namespace: its pod's namespace.
-        pod_id: its pod's id; with `name` it is the same in all lives of a container.
-        runs: it is preferred to those that do not.
+        pod_id: its pod's id; a restarted container has the same `pod_id` and `name`.
+        runs: whether it runs; running containers are preferred.
     """
 
     id: str
@@ -36,17 +34,17 @@ class NamedContainer(NamedTuple):
     runs: bool
 
     def __str__(self) -> str:
-        """Its beginning and its names, for a person."""
+        """The beginning of its id, and its names."""
         names = "/".join(part for part in (self.namespace, self.pod, self.name) if part)
         return f"{self.id[:13]} ({names})" if names else self.id[:13]
 
 
 def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer]:
-    """Those that the word may mean: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD alone.
+    """Return the containers that match a word, of restarted ones only the newest, and if only one runs, that one.
 
     Args:
-        word: what the person said; the empty word means nothing.
-        containers: all there are, the newest first.
+        word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD; "" matches nothing.
+        containers: all containers, the newest first.
     """
     candidates = list(containers) if word else []
     matches = [container for container in candidates if container.id == word]
@@ -60,13 +58,13 @@ def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer
 
 
 def any_of(word: str, containers: Sequence[NamedContainer]) -> str:
-    """A sentence for a word that may mean several; the first of them are named."""
+    """Return an error text for a word that matches several containers."""
     more = ", ..." if len(containers) > _MAX_NAMES else ""
-    return f'"{word}" may be any of {", ".join(map(str, containers[:_MAX_NAMES]))}{more}'
+    return f'"{word}" matches several containers: {", ".join(map(str, containers[:_MAX_NAMES]))}{more}'
 
 
 def _has_name(container: NamedContainer, word: str) -> bool:
-    """Whether the word is a name of the container, or of its pod."""
+    """Whether the word is a name of the container or of its pod."""
     pod = f"{container.namespace}/{container.pod}"
     names = (
         {container.name, container.pod, pod, f"{container.pod}/{container.name}", f"{pod}/{container.name}"}

@@ -1,8 +1,6 @@
-"""Files of manifests that are read again when they change: one file, or those of a folder.
+"""Read manifests from a file or a folder, and read them again after a change.
 
-Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone, and
-until it holds something again if it has become empty; every file is by itself, so that a bad one spoils no other.
-Bounded: more files or bigger ones than people write are errors. Next: `nri.kube.document`, which reads one.
+While a file is invalid or empty, its last valid content stays in force. A bad file does not affect the others.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ MAX_OBJECTS = 5000
 
 
 class Folder:
-    """The files below a path, and what they hold. For one thread.
+    """The manifests at a path. Not thread-safe.
 
     Attributes:
-        files: the objects of each file, with the documents that say where they are; the last good ones.
-        errors: what is wrong with a file or with the folder, by its path.
+        files: the last valid objects of each file, with their documents.
+        errors: errors of files and of the folder, by path.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,7 +39,7 @@ class Folder:
         self.errors: dict[str, ConfigError] = {}
 
     def changed(self) -> bool:
-        """Look, and read what differs; return whether anything does. The first look always finds a change."""
+        """Read changed files; return whether there were any. The first call always returns True."""
         first, self._first = self._first, False
         try:
             names = self._names()
@@ -65,7 +63,7 @@ class Folder:
         return True
 
     def _names(self) -> list[str]:
-        """The files, in order. A path that is not there has none; OSError if that cannot be known."""
+        """The files in order; none for a missing path. Raises OSError."""
         try:
             names = os.listdir(self._path)
         except FileNotFoundError:
@@ -74,7 +72,7 @@ class Folder:
             return [self._path]
         manifests = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
         if len(manifests) > MAX_FILES:
-            raise OSError(0, f"there are more than {MAX_FILES} files")
+            raise OSError(0, f"more than {MAX_FILES} files")
         return [os.path.join(self._path, name) for name in manifests]
 
     def _read(self, name: str) -> None:
@@ -82,13 +80,13 @@ class Folder:
         try:
             source = read_file(name)
             if self.files.get(name) and not source.text.strip():
-                # As it is between a shell's `kubectl get ... > rules.yaml` and the answer, or for good without one.
-                raise ConfigError(name, "", "it has become empty", "remove the file, if that is meant")
+                # A shell empties the file of `kubectl get ... > rules.yaml` before the answer, which may never come.
+                raise ConfigError(name, "", "it has become empty", "remove the file if that is intended")
             contents = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error
         else:
             if len(contents) > MAX_OBJECTS:
-                self.errors[name] = ConfigError(name, "", f"holds more than {MAX_OBJECTS} objects")
+                self.errors[name] = ConfigError(name, "", f"contains more than {MAX_OBJECTS} objects")
             else:
                 self.files[name] = contents

@@ -1,8 +1,7 @@
-"""A Kubernetes manifest as the messages that a runtime would send to its plugins. Pure but for reading the file.
+"""Convert a Kubernetes manifest to the messages that a runtime would send to its plugins.
 
-Ids are made from names, so the same manifest gives the same messages. Additions of a kubelet or a runtime (labels,
-cgroup paths, usual mounts, resource arithmetic) are made as containerd's CRI has them, as far as they can be known
-without a node; values that come from the cluster are left empty and noted. Next: `nri.kube.document`.
+Ids are hashes of names, so the same manifest gives the same messages. Additions of the kubelet and the runtime (labels,
+cgroup paths, default mounts, resources) follow containerd; values that require a cluster are empty and noted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageConfig", "Workload", "find_pod", "pod_resources", "read_image_config", "read_manifests"]
 
 
-#: The most of a resource where messages have less room than for the largest quantity: a quota is in microseconds.
+#: Lower limits of quantities than the largest one: a CPU quota in microseconds must fit into 64 bits.
 _MAX_QUANTITIES = {"cpu": 10**9}
 
 
@@ -36,8 +35,8 @@ class Workload:
 
     Attributes:
         pod: the pod.
-        containers: its containers, those that initialize it first.
-        notes: what could not be known, for people.
+        containers: its containers, init containers first.
+        notes: lines about values that require a cluster.
     """
 
     pod: m.PodSandbox
@@ -48,8 +47,8 @@ class Workload:
 def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes: int = 0) -> list[Workload]:
     """Read every Pod, and the pod template of every Deployment, DaemonSet, StatefulSet, Job or CronJob, in their order.
 
-    `node_bytes` is the memory of the node, 0 if it is not known. Documents without a pod are passed over. ConfigError
-    says what is wrong, and where; no pod at all is wrong, too.
+    `node_bytes` is the memory of the node, 0 if unknown. Documents without a pod are ignored. Raises ConfigError, also
+    for a manifest without pods.
     """
     workloads = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
@@ -59,12 +58,12 @@ def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes:
         for tree in _pods_in(document, root):
             workloads.append(_workload(document, tree, image or ImageConfig(), twins, node_bytes))
     if not workloads:
-        raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
+        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
     return workloads
 
 
 def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
-    """List the pods that a document holds: one, or those of a List."""
+    """List the pods of a document: one, or those of a List."""
     if isinstance(tree, dict) and tree.get("kind") == "List":
         return [pod for item in document.items(tree, "items") for pod in _pods_in(document, item)]
     pod = find_pod(document, tree)
@@ -72,7 +71,7 @@ def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
 
 
 def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
-    """Find the pod, or the pod template with the name and namespace of its owner, that a document holds."""
+    """Return the pod of a document, or its pod template with name and namespace of the owner; or None."""
     if not isinstance(tree, dict):
         return None
     if tree.get("kind") == "Pod":
@@ -90,14 +89,14 @@ def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
 def _workload(
     document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int
 ) -> Workload:
-    """Make the messages of a pod and of its containers; `twins` counts the pods of each namespace and name so far."""
+    """Create the messages of a pod and its containers; `twins` counts the pods of each namespace and name."""
     spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
     containers = [
         *document.tables(spec, "initContainers", "spec."),
         *document.tables(spec, "containers", "spec."),
     ]
     if not containers:
-        raise document.error("a pod needs at least one container", "spec.containers", spec or None)
+        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
     resources = pod_resources(document, spec)
     pod = _pod(document, spec, metadata, kubelet.qos_class(resources), twins)
     reader = ContainerReader(document, spec, pod, image)
@@ -109,7 +108,7 @@ def _workload(
 def _pod(
     document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
 ) -> m.PodSandbox:
-    """Make the message of the pod."""
+    """Create the message of the pod."""
     name = document.text(metadata, "name", "metadata.") or "pod"
     namespace = document.text(metadata, "namespace", "metadata.") or "default"
     twins[namespace, name] += 1
@@ -132,7 +131,7 @@ def _pod(
 def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResources:
     """Read the resources of a pod and its containers, with the defaults that an API server sets.
 
-    A limit without a request is a request, too; of the pod itself only where its containers request nothing.
+    A limit without a request is also a request; for the pod itself only if its containers request nothing.
     """
     containers = []
     for key, initial in (("initContainers", True), ("containers", False)):
@@ -191,10 +190,10 @@ _SECCOMP = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 
 
 class ContainerReader:
-    """Makes the messages of one pod's containers.
+    """Creates the messages of one pod's containers.
 
     Attributes:
-        notes: values that cannot be known here, as lines for people.
+        notes: lines about values that require a cluster.
     """
 
     def __init__(
@@ -204,7 +203,7 @@ class ContainerReader:
         pod: m.PodSandbox,
         image: ImageConfig,
     ) -> None:
-        """`spec` is the pod's own; `image` counts for all of its containers."""
+        """`spec` is the pod's spec; `image` applies to all its containers."""
         self.notes: list[str] = []
         self._document = document
         self._spec = spec
@@ -213,12 +212,12 @@ class ContainerReader:
         self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], share: kubelet.Share) -> m.Container:
-        """Make the message of a container with its share of the pod's resources. ConfigError says what is wrong."""
+        """Create the message of a container with its share of the pod's resources. Raises ConfigError."""
         pod, name = self._pod, self._document.text(tree, "name")
         if not name:
-            raise self._document.error("a container without a name", "spec.containers", tree)
+            raise self._document.error("a container requires a name", "spec.containers", tree)
         if name in self._names:
-            raise self._document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
+            raise self._document.error(f'duplicate container name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)
         container = m.Container(
             id=kubelet.make_id(pod.id, name),
@@ -264,14 +263,14 @@ class ContainerReader:
         for one in self._document.tables(tree, "env"):
             variable = self._document.text(one, "name", "env.")
             if "valueFrom" in one:
-                self.notes.append(f"container {name}: the value of {variable} comes from the cluster: left empty")
+                self.notes.append(f"container {name}: the value of {variable} requires a cluster: left empty")
             values[variable] = self._document.text(one, "value", "env.")
         if tree.get("envFrom"):
-            self.notes.append(f"container {name}: envFrom comes from the cluster: left out")
+            self.notes.append(f"container {name}: envFrom requires a cluster: left out")
         return [f"{key}={value}" for key, value in values.items()]
 
     def _mounts(self, tree: dict[str, Any], container: m.Container) -> None:
-        """Add the mounts of every container, then the volumes, from where the kubelet prepares them."""
+        """Add the default mounts, then the volumes, from the folders in which the kubelet prepares them."""
         for target, kind, origin, options in _DEFAULT_MOUNTS:
             container.mounts.add(destination=target, type=kind, source=origin, options=options)
         document = self._document
@@ -291,7 +290,7 @@ class ContainerReader:
             )
 
     def _security(self, tree: dict[str, Any], container: m.Container) -> None:
-        """Set user, group and seccomp profile; the container's word comes before the pod's."""
+        """Set user, group and seccomp profile; the container's security context overrides the pod's."""
         document = self._document
         pod_context, container_context = (
             document.table(self._spec, "securityContext", "spec."),
@@ -299,7 +298,7 @@ class ContainerReader:
         )
 
         def context_with(key: str) -> dict[str, Any]:
-            """The one of both whose word counts."""
+            """The security context whose value of a key applies."""
             return container_context if key in container_context else pod_context
 
         container.user.uid, container.user.gid = (

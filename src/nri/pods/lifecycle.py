@@ -1,7 +1,6 @@
-"""Pods on a CRI socket, from their requests to their end: images, sandbox, containers; stopped, removed.
+"""Run, stop and remove pods on a CRI socket.
 
-A pod that cannot be run whole is removed again, with everything that this run created for it, and nothing else. Its
-folder (`nri.pods.folder`) and its cgroup are removed with it, as a kubelet does.
+A pod that cannot be started completely is removed again, with everything that this run created for it.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ if TYPE_CHECKING:
 __all__ = ["driver_of", "pull", "remove", "run", "state_folder", "stop"]
 
 Say = Callable[[str], None]
-#: How long a call may take that waits for others, in seconds: a registry, a network, a program that is to end.
+#: Timeouts of calls that wait for a registry, for a network, or for a program to end.
 _PULL_TIMEOUT_S, _CREATION_TIMEOUT_S, _STOP_TIMEOUT_S = 1800.0, 240.0, 30.0
-#: How long a container that initializes a pod may take, in seconds, and how often it is asked after.
+#: The timeout of an init container, and how often its status is polled.
 INIT_S, _POLL_INTERVAL_S = 600.0, 0.1
-#: How long a container has to end that does not say it, in seconds.
+#: The default termination grace period in seconds.
 GRACE_S = 30
 _WORKERS = 8
 _LOG_LINES = 5
 
 
 def state_folder() -> str:
-    """The folder of pods on this machine; of those who are not root their own."""
+    """The folder of pods on this machine, or of this user if not root."""
     if not os.geteuid():
         return "/var/lib/nri-pods"
     return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "nri-pods")
 
 
 def driver_of(cri: CriClient) -> Driver:
-    """The cgroup driver of the runtime; of one that does not say it, the plain one."""
+    """The cgroup driver of the runtime; cgroupfs if it does not report one."""
     try:
         driver = cri.call("RuntimeConfig", pb.RuntimeConfigRequest()).linux.cgroup_driver
     except RpcError as error:
@@ -68,13 +67,13 @@ def run(
     init_s: float = INIT_S,
     hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str:
-    """Run a pod with all its containers; its id. One that fails is removed again, and the NriError says why.
+    """Run a pod with all its containers; returns its id. A pod that fails is removed again, and NriError is raised.
 
     Args:
         cri: the runtime's CRI socket.
         pod: the pod.
-        report: gets lines about the progress.
-        init_s: how long each container that initializes it may take, in seconds.
+        report: called with lines about the progress.
+        init_s: timeout of each init container in seconds.
         hold_signals: a context in which no signal interrupts, such as `nri.service.interruption.SignalStop.held`.
     """
     home = Path(pod.config.log_directory).parent
@@ -90,7 +89,7 @@ def run(
             for volume in pod.volumes:
                 prepare(volume)
             request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-            with hold_signals():  # or nobody would know the id of a sandbox that the runtime still creates
+            with hold_signals():  # else the id of a sandbox under creation could be lost
                 pod_id = cri.call("RunPodSandbox", request, _CREATION_TIMEOUT_S).pod_sandbox_id
                 folder.set_pod_id(home, pod_id)
         _set_address(cri, pod_id, pod)
@@ -106,21 +105,21 @@ def run(
 
 
 def _undo(cri: CriClient, pod: PodRequest, pod_id: str, home: Path) -> str:
-    """Remove what a failed run created; returns a sentence about it for the error."""
+    """Remove what a failed run created; returns a sentence for the error."""
     try:
         _remove(cri, pod_id, home, pod.name)
     except (NriError, OSError) as error:
         step = f"nri pod rm -f {pod.name}" if pod_id else f"see {home}"
-        return f"Pod {pod.name} could not be removed again: {describe(error)}. Try: {step}"
-    return f"Pod {pod.name} was removed again"
+        return f"Pod {pod.name} could not be removed: {describe(error)}. Try: {step}"
+    return f"Pod {pod.name} was removed"
 
 
 def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: Say) -> None:
-    """Bring a container's image, if it is to be brought."""
+    """Pull a container's image, according to its pull policy."""
     image = container.config.image
     status = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
     if container.pull == "Never" and not status.id:
-        raise NriError(f"{container.place}: container {container.name}: no image {plain(image.image)} is here, and "
+        raise NriError(f"{container.place}: container {container.name}: image {plain(image.image)} not found, and "
                       "imagePullPolicy is Never")  # fmt: skip
     if container.pull == "Always" or not status.id:
         report(f"pulling {image.image}")
@@ -133,12 +132,12 @@ def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: S
         status = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
     as_image_says = container.non_root and not container.config.linux.security_context.HasField("run_as_user")
     if as_image_says and not status.uid.value and status.username in ("", "root", "0"):
-        words = f"runAsNonRoot: {plain(image.image)} runs as root; write runAsUser"
+        words = f"runAsNonRoot: {plain(image.image)} runs as root; set runAsUser"
         raise NriError(f"{container.place}: container {container.name}: {words}")
 
 
 def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
-    """Put the pod's address into the variables that are to have it."""
+    """Set the environment variables whose value is the pod's address."""
     if not any(container.addressed for container in pod.containers):
         return
     status = cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id)).status
@@ -151,8 +150,8 @@ def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
 def _start(
     cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: Say, init_s: float
 ) -> None:
-    """Create and start a container; one that initializes the pod is waited for."""
-    for sub_path in container.sub_paths:  # not earlier: containers that initialize the pod may create them
+    """Create and start a container; wait for an init container."""
+    for sub_path in container.sub_paths:  # not earlier: init containers may create them
         bind(sub_path)
     request = pb.CreateContainerRequest(pod_sandbox_id=pod_id, config=container.config, sandbox_config=pod.config)
     try:
@@ -162,7 +161,7 @@ def _start(
         raise NriError(f"{container.place}: container {container.name}: {error}") from None
     if not container.first:
         return
-    report(f"waiting for container {container.name}, which initializes the pod")
+    report(f"waiting for init container {container.name}")
     deadline = time.monotonic() + init_s
     while True:
         status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=identity)).status
@@ -170,7 +169,7 @@ def _start(
             break
         if time.monotonic() > deadline:
             raise NriError(
-                f"{container.place}: container {container.name}: not at its end after {init_s:g} s; --timeout says more"
+                f"{container.place}: container {container.name}: has not ended after {init_s:g} s; see --timeout"
             )
         time.sleep(_POLL_INTERVAL_S)
     if status.exit_code:
@@ -179,18 +178,18 @@ def _start(
 
 
 def _log_tail(path: str) -> str:
-    """The last lines of a log, for an error."""
+    """The last lines of a container's log, as a part of an error."""
     try:
         lines = [entry.text.decode(errors="replace") for entry in read_log(path, tail=_LOG_LINES)] if path else []
     except OSError:
         return ""
-    return "; it said: " + plain(" / ".join(lines)) if lines else ""
+    return "; its log ends with: " + plain(" / ".join(lines)) if lines else ""
 
 
 def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -> None:
-    """Stop a pod of the runtime's list with its containers: each may end by itself for so long, in seconds.
+    """Stop a pod of the runtime's list with its containers.
 
-    None: as long as its manifest says, or else 30 s.
+    `grace_s` is the time in seconds for each container to end by itself; None for that of its manifest, or 30 s.
     """
 
     def end(one: Any) -> None:
@@ -209,7 +208,7 @@ def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -
 
 
 def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
-    """Stop a sandbox; as a kubelet does, once more if a container of it was just ending by itself."""
+    """Stop a sandbox; try again, as the kubelet does, if a container was just ending by itself."""
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while True:
         try:
@@ -222,14 +221,14 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
 
 
 def remove(cri: CriClient, pod: Any, pods_folder: str) -> None:
-    """Remove a pod of the runtime's list, whatever runs in it, and what `run` created for it below `pods_folder`."""
+    """Remove a pod of the runtime's list, also a running one, with its folder below `pods_folder`."""
     uid, name = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
     home = Path(pods_folder, uid) if uid and "/" not in uid and uid not in (".", "..") else None
     _remove(cri, pod.id, home, name)
 
 
 def _remove(cri: CriClient, pod_id: str, home: Path | None, name: str) -> None:
-    """Stop a sandbox, remove the folder of its pod, then the sandbox: a second attempt finds it if this one fails."""
+    """Stop a sandbox, remove the folder of its pod, then the sandbox, so that a failed removal can be repeated."""
     if pod_id:
         _stop_sandbox(cri, pod_id)
     if home is not None:

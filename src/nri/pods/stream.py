@@ -1,10 +1,8 @@
-"""The client's side of exec and attach, over the streaming server whose address the CRI gives out: SPDY/3.1.
+"""The client's side of exec and attach, over SPDY/3.1 to the streaming server of a runtime.
 
-Rules: SPDY, because every runtime of the field serves it, and takes the end of the input over it, which most do not
-take over a WebSocket. The server's texts are bounded: the head of its answer, its frames, the outcome. Output is
-written before more is read: that is the only window, for Go's servers read no others, and what they have not read when
-they close the connection makes the kernel throw away the rest of the output. A person's terminal is raw while the
-conversation lasts, and as it was afterwards. Next: `nri.engine.streaming.spdy`.
+SPDY, because every runtime serves it and accepts the end of input over it, which most do not over a WebSocket. Output
+is written before more is read. No window updates are sent: Go's servers do not read them, and unread data on a closed
+connection makes the kernel discard the rest of the output.
 """
 
 from __future__ import annotations
@@ -34,24 +32,24 @@ from nri.text import plain
 
 __all__ = ["Streams", "converse", "ends"]
 
-#: How long the server has to answer, in seconds; and to end the streams after it told the outcome.
+#: Timeouts for the server's answer, and for the end of its streams after the outcome.
 _ANSWER_TIMEOUT_S, _CLOSE_TIMEOUT_S = 20.0, 2.0
 _MAX_HEAD_BYTES, _MAX_OUTCOME_BYTES = 16384, 65536
-#: How much input may wait to be sent before no more is read, in bytes.
+#: Stop reading input while this much waits to be sent.
 _MAX_QUEUED_BYTES = 256 << 10
 _PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io")
-#: Ctrl-P Ctrl-Q, which leaves a program that has the terminal.
+#: Ctrl-P Ctrl-Q, which detaches from the program.
 LEAVE = b"\x10\x11"
 
 
 class Streams(NamedTuple):
-    """The ends on this side.
+    """The client's ends of the streams.
 
     Attributes:
-        write: takes output, by its stream ("stdout", "stderr").
+        write: called with the stream ("stdout", "stderr") and its output.
         stdin: a descriptor, or None for no input.
-        resized: a descriptor that is readable when the terminal has another size; None without a terminal.
-        leave: Ctrl-P Ctrl-Q ends this side alone.
+        resized: a descriptor that is readable after a change of the terminal's size; None without a terminal.
+        leave: Ctrl-P Ctrl-Q detaches.
     """
 
     write: Callable[[str, bytes], None]
@@ -62,17 +60,17 @@ class Streams(NamedTuple):
 
 @contextmanager
 def ends(*, stdin: bool, tty: bool, leave: bool = False) -> Iterator[Streams]:
-    """The streams for a program. Raises ConfigError if it needs a terminal and there is none."""
+    """Open the streams for a program. ConfigError if a terminal is required and standard input is not one."""
     source = sys.stdin.fileno() if stdin else None
     if not tty:
         yield Streams(_write, source)
         return
     if source is None or not os.isatty(source):
-        raise ConfigError("command line", "-t", "needs -i and a terminal as standard input", "leave it out")
+        raise ConfigError("command line", "-t", "requires -i and a terminal as standard input", "leave it out")
     settings, resized = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(resized, 1))
     try:
-        modes.setraw(source, termios.TCSADRAIN)  # what was typed before stays
+        modes.setraw(source, termios.TCSADRAIN)  # keeps earlier input
         yield Streams(_write, source, resized, leave)
     finally:
         termios.tcsetattr(source, termios.TCSADRAIN, settings)
@@ -89,21 +87,21 @@ def _write(kind: str, data: bytes) -> None:
 
 
 def converse(url: str, ends: Streams, *, tty: bool) -> int:
-    """Talk until the program ends; its exit code. Raises NriError if the server refuses, or says no outcome."""
+    """Transfer streams until the program ends; returns its exit code. NriError if the server refuses or fails."""
     with _connect(url) as connection:
         data, protocol = _upgrade(connection, url)
         return _Conversation(connection, data, ends, tty=tty, outcome=protocol == _PROTOCOLS[0]).run()
 
 
 def _connect(url: str) -> socket.socket:
-    """A connection to the server of a URL."""
+    """Connect to the server of a URL."""
     try:
         address = urlsplit(url)
         host, port = address.hostname or "", address.port or 80
     except ValueError:
-        raise NriError(f"the runtime gives out {plain(url)} for its streams, which is not an address") from None
+        raise NriError(f"the runtime's streaming address {plain(url)} is not a URL") from None
     if address.scheme != "http" or not host:
-        raise NriError(f"the runtime gives out {plain(url)} for its streams: only http is spoken here")
+        raise NriError(f"the runtime's streaming address {plain(url)} must begin with http://")
     try:
         return socket.create_connection((host, port), _ANSWER_TIMEOUT_S)
     except OSError as error:
@@ -111,7 +109,7 @@ def _connect(url: str) -> socket.socket:
 
 
 def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
-    """Switch to SPDY; what came behind the answer, and the protocol over it."""
+    """Switch to SPDY; returns the data after the answer, and the stream protocol."""
     address = urlsplit(url)
     target = address.path + (f"?{address.query}" if address.query else "")
     headers = [("Host", address.netloc), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("Content-Length", "0")]
@@ -133,7 +131,7 @@ def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
 
 
 class _Conversation:
-    """One program's streams."""
+    """The streams of one program."""
 
     def __init__(self, connection: socket.socket, data: bytes, ends: Streams, *, tty: bool, outcome: bool) -> None:
         self._ends, self._json = ends, outcome
@@ -163,7 +161,7 @@ class _Conversation:
         return self._exit_code()
 
     def _step(self, timeout_s: float) -> bool:
-        """Wait for one thing and do it; whether the person leaves."""
+        """Wait for an event and handle it; returns whether the user detaches."""
         poll, descriptors = select.poll(), [(self._link.fileno(), self._link.mask(read=True))]
         reads = self._input and self._link.waiting < _MAX_QUEUED_BYTES and self._spdy.room(self._streams["stdin"]) > 0
         descriptors += [(self._ends.stdin, select.POLLIN)] if reads and self._ends.stdin is not None else []
@@ -180,7 +178,7 @@ class _Conversation:
         return False
 
     def _send_input(self) -> bool:
-        """Send what was typed; whether that is the sequence to leave."""
+        """Send input; returns whether the user detaches."""
         stream = self._streams["stdin"]
         typed = os.read(self._ends.stdin or 0, min(CHUNK, self._spdy.room(stream)))
         self._input = bool(typed)
@@ -200,7 +198,7 @@ class _Conversation:
         self._spdy.send(self._streams["resize"], text.encode())
 
     def _receive(self, data: bytes) -> None:
-        """Take what the server sent."""
+        """Handle data of the server."""
         for event in self._spdy.receive(data):
             kind = self._kinds.get(event.stream, "")
             if isinstance(event, spdy.Data):
@@ -215,14 +213,14 @@ class _Conversation:
                 self._input = self._input and not (kind == "stdin" and isinstance(event, spdy.Reset))
 
     def _exit_code(self) -> int:
-        """The exit code that the outcome says."""
+        """The exit code of the outcome. Raises NriError for another outcome."""
         text = self._outcome.decode(errors="replace")
         if not self._json:
             if text:
                 raise NriError(plain(text))
             return 0
         if not text and self._link.lost:
-            raise NriError("the runtime ended the connection without saying how the program ended")
+            raise NriError("the runtime closed the connection without the program's exit code")
         try:
             status = parse_json(text or '{"status": "Success"}')
             if status["status"] == "Success":
@@ -234,7 +232,7 @@ class _Conversation:
 
 
 def _message(text: str) -> str:
-    """A person's words for an outcome that is no exit code."""
+    """The message of an outcome without an exit code."""
     try:
         status = parse_json(text)
     except ValueError:

@@ -1,7 +1,6 @@
-"""The keys of a manifest that nothing has read: none of them is left out in silence.
+"""Find the keys of a manifest that nothing has read, by tables that record which keys were read.
 
-One job: a tree whose tables remember which keys they were asked for. A key that was asked for and is not there is one
-that would have been read, so the nearest of them is what a misspelt key may mean. Next: `nri.pods.requests`.
+A key that was read but is missing would have been used, so it is a suggestion for a similar unread key.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ __all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
 
 class KeyTracker(dict[Any, Any]):
-    """A table that remembers which keys it was asked for."""
+    """A table that records which keys were read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[Any] = set()
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return a value, as a dict does."""
+        """Return a value as `dict.get` does, and record the key."""
         self.asked.add(key)
         return super().get(key, default)
 
@@ -32,22 +31,22 @@ class KeyTracker(dict[Any, Any]):
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate, as a dict does; a class with a way of its own is copied by asking for each key."""
+        """Iterate over the keys. A subclass that defines this is not copied by reading each key."""
         return super().__iter__()
 
     def items(self) -> Any:
-        """Return all, which counts as a look at each key."""
+        """Return all items, and record all keys."""
         self.asked.update(self)
         return super().items()
 
 
 class Unread(NamedTuple):
-    """A key that nobody asked for.
+    """A key that was not read.
 
     Attributes:
-        table: the table that holds it.
-        path: its place, as people write it.
-        nearest: a key that was asked for there and is spelt nearly so; or "".
+        table: the table that contains it.
+        path: its path, such as `spec.volumes[0].medium`.
+        nearest: a similar key that was read but is missing; or "".
     """
 
     table: KeyTracker
@@ -57,7 +56,7 @@ class Unread(NamedTuple):
 
 
 def watch(root: Any) -> Any:
-    """Make a tree whose tables remember. A part that is in it twice, by YAML's anchors, stays one."""
+    """Copy a tree with tables that record reads. A part that occurs twice, by YAML anchors, stays one object."""
     copies: dict[int, tuple[Any, Any]] = {}
     waiting = [root]
     while waiting:
@@ -78,7 +77,7 @@ def watch(root: Any) -> Any:
 
 
 def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
-    """Yield the keys that nobody asked for, but not those at a path in `ignored`, in the order of the file."""
+    """Yield the keys that were not read, except for paths in `ignored`, in the order of the file."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
     visited: set[int] = set()
     while waiting:

@@ -57,6 +57,6 @@ def test_a_word_that_may_mean_several_names_the_first_of_them() -> None:
         NamedContainer(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)
     ]
     text = any_of("app", many)
-    assert text.startswith('"app" may be any of c0c0c0c0c0c0c (shop/web0/app), c1c1')
+    assert text.startswith('"app" matches several containers: c0c0c0c0c0c0c (shop/web0/app), c1c1')
     assert text.endswith("c4c4c4c4c4c4c (shop/web4/app), ...")
-    assert any_of("f", [KNOWN[5], KNOWN[6]]) == '"f" may be any of eee1 (lone), fff1'
+    assert any_of("f", [KNOWN[5], KNOWN[6]]) == '"f" matches several containers: eee1 (lone), fff1'

@@ -94,12 +94,12 @@ def test_resources_of_the_pod_itself_and_its_priority_class_decide_its_class_sco
 
 MISTAKES = {
     pod("{containers: [{name: a}], resources: {limits: {cpu: fast}}}"): "spec.resources.limits.cpu",
-    "kind: Service": "holds no Pod",
-    "": "holds no Pod",
-    pod("{containers: []}"): "a pod needs at least one container",
+    "kind: Service": "contains neither a Pod",
+    "": "contains neither a Pod",
+    pod("{containers: []}"): "a pod requires at least one container",
     pod("{containers: {name: app}}"): "expected a list of tables",
-    pod("{containers: [{image: i}]}"): "a container without a name",
-    pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'a second container of the name "a"',
+    pod("{containers: [{image: i}]}"): "a container requires a name",
+    pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'duplicate container name "a"',
     pod("{containers: [{name: a, resources: {limits: {cpu: lots}}}]}"): '"lots" is not a quantity',
     pod("{containers: [{name: a, args: x}]}"): "args: expected a list",
     pod(

@@ -10,7 +10,7 @@ def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
     for name, size in (("a", 30), ("big", 60), ("b", 20), ("c", 40)):
         kept.put(("ns", name), name, size)
     assert [*kept.objects.values()] == ["a", "b", "c"]
-    assert kept.problem == "1 object left out: ns/big: there is no room for its 60 bytes of memory"
+    assert kept.problem == "1 object left out: ns/big: its 60 bytes exceed the limit for all objects"
     assert not kept.has_room_again
     assert kept.remove(("ns", "c")) and not kept.remove(("ns", "c"))
     kept.remove(("ns", "a"))

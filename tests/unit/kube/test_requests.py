@@ -64,9 +64,9 @@ def test_the_annotation_is_exact() -> None:
     [
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2"),
         ("[" * 9999, "nested deeper"),
-        ("[]", 'it is not {"containers": '),
-        ('{"containers": 3}', 'it is not {"containers": '),
-        ('{"containers": {"main": {"requests": 3}}}', 'it is not {"containers": '),
+        ("[]", 'expected {"containers": '),
+        ('{"containers": 3}', 'expected {"containers": '),
+        ('{"containers": {"main": {"requests": 3}}}', 'expected {"containers": '),
         ('{"containers": {"main": {"requests": {"cpu": "x"}}}}', '"x" is not a quantity'),
         ('{"containers": {"main": {"requests": {"memory": -1}}}}', '"-1" is less than 0'),
     ],

@@ -50,13 +50,13 @@ def test_a_plugin_s_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
 def test_a_name_that_is_none_is_refused_with_those_that_are(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main([], {"NRI_PLUGIN_NAME": name}) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"error: there is no plugin {name!r}; there are ")
+    assert told.startswith(f"error: no plugin {name!r}. Plugins: ")
     assert "template" in told
 
 
 def test_no_name_at_all_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["-idx", "10"], {}) == 2
-    assert capsys.readouterr().err.startswith("error: no plugin is named; there are ")
+    assert capsys.readouterr().err.startswith("error: the name of a plugin is required. Plugins: ")
 
 
 @pytest.mark.parametrize("flag", ["--help", "-help", "-h"])
@@ -97,7 +97,7 @@ def test_started_without_a_name_it_ends_with_2() -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: no plugin is named; there are ")
+    assert done.stderr.startswith("error: the name of a plugin is required. Plugins: ")
 
 
 def test_a_plugin_of_another_distribution_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,7 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: a, options: [ro, ~]}]", "[0].options[1]: it has no value; write one, or leave the key out"),
         ("[{path: a, Path: b}]", "[0].Path: the key is given twice; keep one of them"),
         ("[{path: a, path: b}]", "line 1, [0].path: the key is given twice; keep one of them"),
-        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; leave one of them out'),
+        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of them'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
         ("- &a [*a]", "line 1: the value holds itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
@@ -221,7 +221,7 @@ def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str,
 
 def test_texts_are_read_as_they_are_written_and_once_each() -> None:
     assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
-    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; leave one of them out')
+    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of them')
     assert refusal(given("- a\n-").texts).endswith("[1]: it has no value; write one, or leave the key out")
 
 
@@ -237,7 +237,7 @@ def test_pairs_are_texts_by_any_key() -> None:
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
     said = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
     assert (
-        said == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write {MAX_CHARACTERS} at most"
+        said == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write at most {MAX_CHARACTERS}"
     )
 
 

@@ -38,7 +38,7 @@ def test_a_plugin_is_found_with_and_without_an_index() -> None:
 
 def test_a_name_of_two_distributions_has_to_be_said_by_module(others) -> None:
     others(("pin", "a.b:Pin"), ("pin", "c:Pin"))
-    with pytest.raises(NriError, match=r"several plugins are registered under this name\. Say which: a\.b:Pin, c:Pin"):
+    with pytest.raises(NriError, match=r"several plugins are registered under this name\. Name one: a\.b:Pin, c:Pin"):
         registry.find("pin")
 
 
@@ -65,9 +65,9 @@ def test_every_key_of_every_bundled_plugin_is_told_in_words(entry: EntryPoint) -
 
 def test_a_key_without_a_meaning_has_that_of_its_flag_and_tells_its_default_once() -> None:
     rows = {row["key"]: row for row in registry.describe(registry.find("v010-adapter"))["configuration"]}
-    assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("which plugins there are", '"/etc/nri/conf.json"')
+    assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("the list of plugins", '"/etc/nri/conf.json"')
     (row,) = registry.describe(registry.find("writable-cgroups"))["configuration"]
-    assert row["meaning"] == "the host's mountinfo (default /host/proc/1/mountinfo, else our own)"
+    assert row["meaning"] == "the host's mountinfo (default /host/proc/1/mountinfo, or the plugin's own)"
 
 
 def test_names_are_listed_once_and_in_order(others) -> None:

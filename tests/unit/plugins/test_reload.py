@@ -52,4 +52,4 @@ def test_the_child_is_this_command_without_reload(monkeypatch: pytest.MonkeyPatc
 def test_a_file_that_takes_too_long_to_load_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setattr(reload, "LOAD_TIMEOUT_S", 0.1)
-    assert reload.mistake_of(f"{tmp_path}/slow.py", Stop()) == f"{tmp_path}/slow.py: it is not loaded within 0.1 s"
+    assert reload.mistake_of(f"{tmp_path}/slow.py", Stop()) == f"{tmp_path}/slow.py: not imported within 0.1 s"

@@ -154,27 +154,27 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 @pytest.mark.parametrize(
     ("container", "error"),
     [
-        ("name: a/b", "needs a name, without slashes"),
-        ('name: "a\\0b"', "needs a name, without slashes and null bytes"),
-        ("image: ''", "needs an image"),
+        ("name: a/b", "requires a name without slashes"),
+        ('name: "a\\0b"', "requires a name without slashes and null bytes"),
+        ("image: ''", "requires an image"),
         ("imagePullPolicy: X", "expected one of Always"),
-        ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets are a cluster's"),
-        ("env: [{name: A=B}]", "a variable needs a name"),
-        ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A comes from a cluster"),
-        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A comes from a cluster"),
-        ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
-        ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
-        ("volumeMounts: [{name: v}]", "a mount needs a path"),
-        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, zero, pvc, odd'),
-        ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
-        ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
+        ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets require a cluster"),
+        ("env: [{name: A=B}]", "a variable requires a name"),
+        ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A requires a cluster"),
+        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A requires a cluster"),
+        ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'unknown field "x"'),
+        ("ports: [{containerPort: 1, protocol: X}]", 'not "X"'),
+        ("volumeMounts: [{name: v}]", "a mount requires a path"),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'volume "v" not found; volumes: h, bad name, rel, zero, pvc, odd'),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "leads out of the volume"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
         (f"volumeMounts: [{{name: h, mountPath: /a, subPath: {'a/' * 2048}}}]", "at most 4095 bytes"),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: x, subPathExpr: y}]", "excludes subPath"),
         ("volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]", "the variable B does not exist or has no"),
         (
             "env: [{name: B, value: ..}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]",
-            "it leads out of the volume",
+            "leads out of the volume",
         ),
         (
             "env: [{name: B, value: ''}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: $(B)}]",
@@ -185,8 +185,8 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
             "B is the address of the pod, which is not known yet",
         ),
         ("volumeMounts: [{name: h, mountPath: /a, mountPropagation: X}]", "expected one of None"),
-        ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
-        ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),
+        ("volumeMounts: [{name: bad name, mountPath: /a}]", "the name of a volume must have only lower-case letters"),
+        ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim requires a cluster"),
         ("volumeMounts: [{name: rel, mountPath: /a}]", "expected an absolute path"),
         ("volumeMounts: [{name: zero, mountPath: /a}]", "expected an absolute path without .. and null bytes"),
         ("volumeMounts: [{name: odd, mountPath: /a}]", "expected one of DirectoryOrCreate"),
@@ -215,13 +215,13 @@ def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: st
 def test_groups_are_numbers_and_names_are_there_once() -> None:
     with pytest.raises(ConfigError, match="expected group ids"):
         read("", "  securityContext: {supplementalGroups: [a]}\n")
-    with pytest.raises(ConfigError, match='a second container of the name "app"'):
+    with pytest.raises(ConfigError, match='duplicate container name "app"'):
         read("", "  initContainers: [{name: app, image: b}]\n")
 
 
 def test_a_word_that_doubles_with_each_variable_ends_where_no_program_could_be_started_with_it() -> None:
     variables = ", ".join(f'{{name: V{number + 1}, value: "$(V{number})$(V{number})"}}' for number in range(20))
-    with pytest.raises(ConfigError, match=r"env\.value: becomes longer than 131071 characters"):
+    with pytest.raises(ConfigError, match=r"env\.value: expands to more than 131071 characters"):
         pod(f"env: [{{name: V0, value: word}}, {variables}]")
-    with pytest.raises(ConfigError, match=r"args: becomes longer than 131071 characters"):
+    with pytest.raises(ConfigError, match=r"args: expands to more than 131071 characters"):
         pod(f"env: [{{name: A, value: {'x' * 1000}}}], args: ['{'$(A)' * 132}']")

@@ -239,7 +239,7 @@ def test_a_removal_waits_for_another_command_and_then_gives_up(tmp_path: Path, m
     monkeypatch.setattr(folder, "_WAIT_S", 0.15)
     with folder.create(tmp_path / "u1", "shop/web", ""):
         folder.set_pod_id(tmp_path / "u1", "sandbox1")
-        with pytest.raises(OSError, match="another command removes it"):
+        with pytest.raises(OSError, match="another command is removing it"):
             folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
     folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
     assert [*tmp_path.iterdir()] == []

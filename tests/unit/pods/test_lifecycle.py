@@ -80,7 +80,7 @@ def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> 
             {"PullImage": refuse(5, "no such image")},
             "f:4: container app: image b:1: .*no such",
         ),
-        ("securityContext: {runAsNonRoot: true}", {}, "b:1 runs as root; write runAsUser"),
+        ("securityContext: {runAsNonRoot: true}", {}, "b:1 runs as root; set runAsUser"),
         ("", {"RunPodSandbox": refuse(2, "no network")}, "no network"),
         ("", {"CreateContainer": refuse(4, "a plugin refuses")}, "f:4: container app: .*a plugin refuses"),
         ("", {"StartContainer": refuse(2, "no program")}, "f:4: container app: .*no program"),
@@ -91,7 +91,7 @@ def test_a_pod_that_does_not_come_up_leaves_nothing(
 ) -> None:
     runtime = Runtime()
     runtime.answers = answers
-    with pytest.raises(NriError, match=f"{error}.*. Pod default/web was removed again"):
+    with pytest.raises(NriError, match=f"{error}.*. Pod default/web was removed"):
         run(runtime, pod(tmp_path, container))
     if "CreateContainer" in runtime.calls:
         assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Pat
 def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_step(tmp_path: Path) -> None:
     runtime = Runtime()
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
-    with pytest.raises(NriError, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
+    with pytest.raises(NriError, match=r"could not be removed: .*busy.*. Try: nri pod rm -f default/web"):
         run(runtime, pod(tmp_path))
 
 
@@ -179,7 +179,7 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=states.pop(0), exit_code=3, log_path=str(log))
     )
-    with pytest.raises(NriError, match="container prepare: exit code 3; it said: a disk is full"):
+    with pytest.raises(NriError, match="container prepare: exit code 3; its log ends with: a disk is full"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=pb.CONTAINER_EXITED, exit_code=1, log_path=str(tmp_path / "none"))
@@ -187,7 +187,7 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     with pytest.raises(NriError, match=r"container prepare: exit code 1\. Pod"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(status=pb.ContainerStatus(state=1))
-    with pytest.raises(NriError, match=r"not at its end after .* s; --timeout says more"):
+    with pytest.raises(NriError, match=r"has not ended after .* s; see --timeout"):
         run(runtime, pod(tmp_path / "pods", "", first), 0.1)
 
 

@@ -1,4 +1,4 @@
-"""`nri top`: plugins by how long they take, as it happens, on a terminal. Next: `nri.trace.live_events` has the figures."""
+"""`nri top`: plugins by how long they take, as it happens, on a terminal."""
 
 from __future__ import annotations
 

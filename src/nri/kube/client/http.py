@@ -44,7 +44,7 @@ def make_client(path: str, context: str, account: str) -> Any:
         raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
     library = logging.getLogger("httpx2")
     if library.level == logging.NOTSET:
-        library.setLevel(logging.WARNING)  # it logs each request, which is worth no line of the agent's log
+        library.setLevel(logging.WARNING)  # it would log each request
     source = path or account
     try:
         if path:
@@ -52,25 +52,25 @@ def make_client(path: str, context: str, account: str) -> Any:
         else:
             config = kubeconfig.KubeConfig.from_service_account(account).get()
         if config is None:
-            raise NriError("there is no context")
+            raise NriError("context not found")
         return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=patience(READ_S)))
     except KeyError as error:
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", f"{error} is missing", hint) from None
-    except Exception as error:  # noqa: BLE001  whatever YAML, TLS or files make of text that people wrote
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+    except Exception as error:  # noqa: BLE001  YAML, TLS and file errors have no common base
+        hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
 
 
 def patience(read_s: float) -> Any:
-    """Return the library's timeouts, with one for each read."""
+    """Return the library's timeouts, with `read_s` for each read."""
     import httpx2
 
     return httpx2.Timeout(READ_S, connect=_CONNECT_S, read=read_s)
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return what a request may raise."""
+    """Return the exceptions of requests."""
     import httpx2
     from lightkube.core import exceptions
 
@@ -78,10 +78,10 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 class SharedClient:
-    """One HTTP client for all, and another one once something was wrong with it. Thread-safe.
+    """A shared HTTP client, which is replaced after an error. Thread-safe.
 
     Args:
-        make: makes a client, from files that may have changed since.
+        make: creates a client, from files that may have changed.
         clock: monotonic seconds.
     """
 
@@ -95,16 +95,16 @@ class SharedClient:
 
     @property
     def address(self) -> str:
-        """The apiserver's URL."""
+        """The API server's URL."""
         return str(self._current.client.base_url)
 
     def doubt(self) -> None:
-        """Note that something was wrong with the client: the next one who asks gets another, if it is time for that."""
+        """Record an error of the client: a later `borrow` creates a new one, unless that was done recently."""
         self._doubted = True
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """Give the client for a while; one that was replaced is closed after its last use."""
+        """Lend the client; a replaced client is closed after its last use."""
         with self._lock:
             if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()
@@ -121,13 +121,13 @@ class SharedClient:
                 current.close_if_unused()
 
     def close(self) -> None:
-        """Close the client, after its last use."""
+        """Close the client after its last use."""
         with self._lock:
             self._current.replace()
 
 
 class _CountedClient:
-    """A client, how many use it now, and whether there is a newer one, or none is wanted."""
+    """A client with the number of its users, and whether it was replaced or closed."""
 
     __slots__ = ("client", "replaced", "users")
 

@@ -1,8 +1,4 @@
-"""`device-injector`: give containers devices, mounts, priorities, sysctls and more that annotations ask for.
-
-One job: go through the kinds of annotations in the reference's order, and build one adjustment of all. How
-annotations are found and read is in `nri.plugins.annotations`.
-"""
+"""`device-injector`: give containers the devices, mounts, priorities, sysctls and more that annotations request."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ __all__ = ["KINDS", "DeviceInjector", "Kind"]
 
 
 class Device(NamedTuple):
-    """A device node. Zeros of the last three leave them to the runtime."""
+    """A device node; the runtime chooses mode, uid or gid where they are 0."""
 
     path: str
     type: str
@@ -37,7 +33,7 @@ class Device(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mount; file systems like tmpfs need no source."""
+    """A mount; `source` may be empty for file systems like tmpfs."""
 
     destination: str
     source: str = ""
@@ -46,7 +42,7 @@ class Mount(NamedTuple):
 
 
 class IoPriority(NamedTuple):
-    """An I/O priority; `class` is a word of Python's."""
+    """An I/O priority."""
 
     class_: str
     priority: int = 0
@@ -65,7 +61,7 @@ class Scheduler(NamedTuple):
 
 
 class NetDevice(NamedTuple):
-    """A network device of the host, and its name in the container, "" for the same."""
+    """A network device of the host, and its name in the container ("" for the same name)."""
 
     hostIf: str
     name: str = ""
@@ -85,23 +81,23 @@ def _devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
         path, type_, major, minor, *optional = device
         for key, number in (("major", major), ("minor", minor)):
             if number < 0:
-                raise annotation.refusal(f"[{place}].{key}", f"must not be below 0: {number}")
+                raise annotation.refusal(f"[{place}].{key}", f"must not be negative: {number}")
         if not 0 <= device.file_mode <= _MAX_FILE_MODE:
             raise annotation.refusal(
-                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write one such as 0660"
+                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write, for example, 0660"
             )
         if device.file_mode > _MAX_PERMISSIONS:
-            shown = f"{device.file_mode} is 0o{device.file_mode:o}, more than permissions"
+            shown = f"{device.file_mode} is 0o{device.file_mode:o}, which has more than permission bits"
             annotation.warn(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
         mode, uid, gid = (number or None for number in optional)
         with annotation.at(f"[{place}]", device="path"):
             adjustment.add_device(path, type_, major, minor, file_mode=mode, uid=uid, gid=gid)
         if type_ != "p" and not major:
-            raise annotation.refusal(f"[{place}]", "major is missing or 0, which is not a device", "add 'major: ...'")
+            raise annotation.refusal(f"[{place}]", "major is missing or 0", "add 'major: ...'")
     return [device.path for device in devices]
 
 
-#: The greatest file mode, kind of file included, and the greatest that is permissions only.
+#: The greatest file mode with file type, and the greatest with permissions only.
 _MAX_FILE_MODE, _MAX_PERMISSIONS = 0o177777, 0o777
 
 
@@ -113,7 +109,7 @@ def _cdi_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     return names
 
 
-#: Options that make a mount one of a path of the host, whatever its type says.
+#: These options make a bind mount of any type.
 BIND = {"bind", "rbind"}
 
 
@@ -156,7 +152,7 @@ def _scheduler(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     return [policy]
 
 
-#: A network device's name that the kernel takes: 15 bytes, none of them a blank, `/` or `:`.
+#: The kernel accepts a name of at most 15 bytes without blanks, `/` and `:`.
 _NET_DEVICE = re.compile(r"(?!\.{1,2}\Z)[^\s/:\0]+")
 _MAX_NET_DEVICE_BYTES = 15
 
@@ -194,13 +190,13 @@ def _memory_policy(annotation: Annotation, adjustment: Adjustment) -> list[str]:
 
 
 class Kind(NamedTuple):
-    """One kind of thing to inject.
+    """One kind of change that an annotation can request.
 
     Attributes:
         name: for the log.
-        keys: its annotations, of the present domain and of the old one.
-        inject: reads one and adds to an adjustment; returns what, in words.
-        help: the value and its effect, for people.
+        keys: its annotations, of the current domain and of the old one.
+        inject: adds an annotation's values to an adjustment; returns them as text for the log.
+        help: the form of the value, and its effect.
     """
 
     name: str
@@ -233,7 +229,7 @@ KINDS = (
 
 
 class DeviceInjector(nri.Plugin):
-    """Inject devices and mounts, set priorities, sysctls and memory policy, all by annotations of pods."""
+    """Inject devices and mounts, and set priorities, sysctls and memory policy, by annotations of pods."""
 
     name = "device-injector"
     sets = (

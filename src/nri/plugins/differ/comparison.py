@@ -1,7 +1,7 @@
-"""The differences of two messages: field by field, or line by line of their YAML. Pure.
+"""Compare two messages field by field, or line by line of their YAML.
 
-Entries of lists are compared by what they are about, not by their place: a variable by its name, a mount by its
-destination. So a mount that is replaced is one update, and not a row of them. Next: `nri.plugins.differ.plugin`.
+Entries of lists are matched by key, not by position: a variable by its name, a mount by its destination. So the
+replacement of a mount is one update.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "differences", "yaml_differences"]
 
-#: List -> the key of its entries that says what an entry is about.
+#: The field that identifies an entry, by the name of the list.
 _KEY_FIELDS = {
     "mounts": "destination",
     "devices": "path",
@@ -26,12 +26,12 @@ _KEY_FIELDS = {
     "namespaces": "type",
     "CDI_devices": "name",
 }
-#: Lines of YAML around a difference.
+#: Show this many lines of YAML around a difference.
 _CONTEXT_LINES = 3
 
 
 class Difference(NamedTuple):
-    """One field that differs: create, update or delete, where, and both values; None for one that is not there."""
+    """One field that differs: create, update or delete, its path, and both values; None for a missing one."""
 
     kind: str
     path: str
@@ -39,12 +39,12 @@ class Difference(NamedTuple):
     after: Any
 
     def __str__(self) -> str:
-        # Keys are of others: a path of a mount may have a line end in it, and what follows would be a line of the log.
+        # A key may contain a line end, for example in the path of a mount, which would start a new line of the log.
         return f"{self.kind}: {escape(self.path)}: From: {_one_line(self.before)} -> To: {_one_line(self.after)}"
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
-    """The differences of two trees (`nri.plugins.dump.tree_of`), in the order of their paths."""
+    """The differences of two trees of `nri.plugins.dump.tree_of`, in the order of their paths."""
     if before == after:
         return
     present = before or after
@@ -62,7 +62,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]
 
 
 def _table(name: str, items: list[Any]) -> dict[str, Any]:
-    """The entries of a list by what they are about; by their own text where there is no such key."""
+    """The entries of a list by their key; by position, or by their own text, without one."""
     table: dict[str, Any] = {}
     for place, item in enumerate(items):
         if isinstance(item, dict):
@@ -83,7 +83,7 @@ def _one_line(value: Any) -> str:
 
 
 def yaml_differences(before: Any, after: Any) -> list[str]:
-    """The lines of YAML that differ, with a few lines around them: `+` for new ones, `-` for those that are gone."""
+    """The lines of YAML that differ, with context: `+` for added ones, `-` for removed ones."""
     import difflib
 
     lines = difflib.unified_diff(yaml_lines(before), yaml_lines(after), lineterm="", n=_CONTEXT_LINES)

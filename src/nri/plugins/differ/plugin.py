@@ -1,9 +1,6 @@
-"""`differ`: what the plugins between its indices change, shown by connecting at several indices from one process.
+"""`differ`: show what other plugins change, by connecting at several indices from one process.
 
-One job: to keep what one index was given until the next one gets the same event, and to log the difference. It adjusts
-nothing. Rules: an event is known by its name and its container or pod, so that one that a plugin in between has refused
-is not compared with the next one. Next: `nri.plugins.differ.comparison` finds the differences,
-`nri.stub.program.several` runs the connections.
+Each connection keeps the messages of an event for the next one, which logs the difference.
 """
 
 from __future__ import annotations
@@ -31,13 +28,13 @@ __all__ = ["FLAGS", "Differ", "DifferConfig"]
 
 
 class DifferConfig:
-    """At which indices it connects, and how much it says.
+    """The indices at which it connects, and how much it logs.
 
     Attributes:
-        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is asked before there is a runtime.
+        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is needed before the runtime connects.
         logFile: a file to append to instead of the program's log.
-        verboseLevel: 0 changes only; 1 also what the first index gets; 2 also each message before and after; 3 also
-            what Synchronize brings.
+        verboseLevel: 0 changes only; 1 also the messages of the first index; 2 also each message before and after; 3
+            also the messages of Synchronize.
         yaml: differences as lines of YAML instead of fields.
     """
 
@@ -49,9 +46,9 @@ class DifferConfig:
     def __post_init__(self) -> None:
         wrong = [index for index in self.indices if not 0 <= index <= 99]
         if wrong:
-            raise ValueError(f"indices: {wrong[0]} is no index; they are 0 to 99")
+            raise ValueError(f"indices: {wrong[0]} is not an index from 0 to 99")
         if len(set(self.indices)) < max(2, len(self.indices)):
-            raise ValueError("indices: at least two are wanted, and each once; write 0,99")
+            raise ValueError("indices: at least two different ones are required; write, for example, 0,99")
 
 
 FLAGS = {
@@ -61,19 +58,19 @@ FLAGS = {
 }
 
 
-#: Messages of events that an index keeps for the next one; more are of events that never got there.
+#: Keep at most this many events for the next index; older ones never reached it.
 MAX_KEPT_EVENTS = 512
 
 
 class _Messages:
-    """The messages that the connections of one process keep for each other: by place in the row, then by event."""
+    """The messages that connections keep for the next one: by position of the connection, then by event."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self.by_place: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
 
     def keep(self, place: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
-        """Keep an event's messages for the next place."""
+        """Keep an event's messages for the next connection."""
         with self._lock:
             messages_by_event = self.by_place.setdefault(place, {})
             messages_by_event.pop(event, None)
@@ -82,7 +79,7 @@ class _Messages:
                 del messages_by_event[next(iter(messages_by_event))]
 
     def take(self, place: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
-        """Take the messages of an event from a place; None if that place was not given it."""
+        """Remove and return the messages of an event; None if that connection did not get the event."""
         with self._lock:
             return self.by_place.get(place, {}).pop(event, None)
 
@@ -96,13 +93,13 @@ class Differ(nri.Plugin):
     config: DifferConfig
 
     def __init__(self, row: Sequence[int] = (0,), place: int = 0, messages: _Messages | None = None) -> None:
-        """Make one connection of several: `row` are all indices in ascending order, `place` is ours among them."""
+        """Create one connection; `row` has the indices of all in ascending order, `place` is its position in `row`."""
         self._index, self._place, self._last = row[place], place, len(row) - 1
         self.messages = messages or _Messages()
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> None:
-        """Run it as a program; the indices are its own flag."""
+        """Run the plugin as a program; --idx is not used, because `--indices` replaces it."""
         super().main(["--idx", "00", *(sys.argv[1:] if argv is None else argv)])
 
     @classmethod
@@ -113,7 +110,7 @@ class Differ(nri.Plugin):
 
     @classmethod
     def row(cls, indices: Sequence[int], options: Any) -> list[tuple[PluginBase, Any]]:
-        """Make the connections for these indices, each with its options."""
+        """Create the connections for these indices, each with its options."""
         ascending, messages = sorted(indices), _Messages()
         connections: list[tuple[PluginBase, Any]] = []
         for place, index in enumerate(ascending):
@@ -172,7 +169,7 @@ class Differ(nri.Plugin):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def _compare(self, event: str, **messages: Any) -> None:
-        """Log what has changed since the index before, and keep the messages for the one after."""
+        """Log what has changed since the previous index, and keep the messages for the next one."""
         event_key = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
         if self._place == 0:
             if self.config.verboseLevel > 0:
@@ -198,7 +195,7 @@ class Differ(nri.Plugin):
             self._write(f"{event}: {tag} after", yaml_lines(new))
 
     def _write(self, what: str, lines: list[str]) -> None:
-        """Log lines, each after the index and what it is about."""
+        """Log lines, each with the index and `what` in front."""
         head = f"[{self._index:02d}] {what}:"
         text = "\n".join([f"{head} {line}" for line in lines] or [head])
         self.log.logger.info("%s", text, extra=logs.EACH_LINE)

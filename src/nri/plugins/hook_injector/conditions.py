@@ -1,8 +1,7 @@
-"""Whether a hook is for a container: the conditions of its file against what is known of the container. Pure.
+"""The conditions of a hooks.d file, which decide whether a hook applies to a container.
 
-Rules, as other readers of hooks.d files have them: of the present schema all conditions that are given must hold, of
-the old one any; `commands`, if given, has the last word; a hook without conditions is for no container.
-Next: `nri.plugins.hook_injector.hook_file` reads conditions from a file.
+As in podman and CRI-O, all conditions of the current schema must hold, and any of the old one; `commands`, if present,
+decides; a hook without conditions applies to no container.
 """
 
 from __future__ import annotations
@@ -20,14 +19,11 @@ __all__ = ["ConditionError", "Facts", "When"]
 
 
 class ConditionError(Exception):
-    """It cannot be said whether a hook is for the container; the text says why."""
+    """The conditions cannot be evaluated for the container."""
 
 
 class Facts(NamedTuple):
-    """The facts of a container that conditions ask for: its arguments, all annotations, and whether it has a mount.
-
-    `budget` is what all searches for this container may cost together.
-    """
+    """The properties of a container that conditions use, and the budget of all searches for it."""
 
     args: Sequence[str]
     annotations: Mapping[str, str]
@@ -39,11 +35,11 @@ class When(NamedTuple):
     """The conditions of one file.
 
     Attributes:
-        always: holds if true; None: not given.
-        has_bind_mounts: holds if true, and the container has a mount; None: not given.
-        annotations: pairs of patterns, for a key and for its value: one annotation must fit both.
+        always: holds if true; None without this condition.
+        has_bind_mounts: holds if true and the container has a mount; None without this condition.
+        annotations: pairs of patterns for a key and its value; one annotation must match both.
         commands: patterns for the first argument.
-        any_of: the old schema: one condition is enough, and `always` is not among them.
+        any_of: the old schema, in which one condition is enough and `always` does not exist.
     """
 
     always: bool | None = None
@@ -53,10 +49,10 @@ class When(NamedTuple):
     any_of: bool = False
 
     def match(self, facts: Facts) -> bool:
-        """Whether the hook is for the container.
+        """Whether the hook applies to the container.
 
         Raises:
-            ConditionError: there are `commands`, and the container has no arguments; or a pattern takes too long.
+            ConditionError: a command must match and the container has no arguments, or a pattern takes too long.
         """
         holds = False
         for condition in self._conditions(facts):
@@ -70,7 +66,7 @@ class When(NamedTuple):
         return any(_is_match("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
 
     def _conditions(self, facts: Facts) -> list[Callable[[], bool]]:
-        """The conditions that are given but for `commands`, each as a question."""
+        """The present conditions except `commands`, as functions."""
         conditions: list[Callable[[], bool]] = []
         if self.always is not None:
             always = self.always
@@ -98,4 +94,4 @@ def _is_match(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
         return pattern.found_in(text, budget)
     except TooCostly as error:
         searched = f"a search for {shorten(pattern.text)} in {len(text)} characters"
-        raise ConditionError(f"{what}: {searched}, and those before it, take {error}") from None
+        raise ConditionError(f"{what}: {searched} and the searches before it take {error}") from None

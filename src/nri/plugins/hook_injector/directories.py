@@ -1,13 +1,8 @@
-"""The hooks of several directories, read again when something in them has changed.
+"""Read the hooks of several directories, and read them again after a change.
 
-One job: which hooks there are now. Rules: of files of the same name the one in the last directory counts; directories
-that are not there are empty, and seen when they come. A set of files is taken as a whole: as long as one of them is
-broken, all hooks stay what they were, so that no container misses a hook because of a file that is being edited. A
-file whose program is not there is left out, with a warning, until it is.
-
-Changes are found by looking: one `stat` for each file and program. inotify would need a watch on each folder above one
-that is missing, has limits that other programs use up, and says nothing on some network and overlay file systems.
-Next: `nri.plugins.hook_injector.plugin` looks before each creation, and every second.
+Of files with the same name the one in the last directory counts. A missing directory counts as empty. Changes are found
+by one `stat` of each file and program: inotify would need a watch on each folder above a missing one, has limits that
+other programs use up, and reports nothing on some network and overlay file systems.
 """
 
 from __future__ import annotations
@@ -30,16 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HookDirectories", "HooksChange"]
 
-#: Files of one directory at most.
+#: Read at most this many files of one directory.
 MAX_FILES = 1_000
 
 
 class HooksChange(NamedTuple):
-    """The outcome of a look that found a change.
+    """The outcome of a refresh after a change.
 
     Attributes:
-        error: why the hooks stay what they were, with further errors in `others`; None if they could be read.
-        warnings: what is odd in files that count.
+        error: why the previous hooks stay in force, with further errors in `others`; None if all could be read.
+        warnings: problems of files that could be read.
     """
 
     error: ConfigError | None
@@ -47,12 +42,12 @@ class HooksChange(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """The files, errors and programs that were there at one look.
+    """The files, errors and programs at one refresh.
 
     Attributes:
         files: the fingerprint of each file, by path.
         errors: of directories that cannot be read.
-        programs: of each hook that was read, and whether it was there.
+        programs: whether the program of each hook exists, by path.
     """
 
     files: Mapping[str, Fingerprint]
@@ -64,11 +59,11 @@ class HookDirectories:
     """Directories of hooks.
 
     Args:
-        directories: in the order of their rank, the one that counts most last.
+        directories: in the order of precedence, the strongest one last.
 
     Attributes:
         directories: likewise.
-        hooks: all hooks, in the order in which they are to run.
+        hooks: all hooks, in the order in which they run.
     """
 
     __slots__ = ("_lock", "_snapshot", "directories", "hooks")
@@ -80,9 +75,10 @@ class HookDirectories:
         self._lock = allocate_lock()
 
     def refresh(self) -> HooksChange | None:
-        """Look whether anything has changed, and read all files if so; None if nothing has.
+        """Read all files again if anything has changed; None if nothing has. Thread-safe.
 
-        The hooks are replaced at once, by all or none of what is new. May be called by several threads.
+        While one file is broken, all previous hooks stay in force: a container must not miss a hook because somebody
+        edits its file.
         """
         with self._lock:
             files, errors = self._list()
@@ -94,7 +90,7 @@ class HookDirectories:
             return self._read(files, errors)
 
     def _list(self) -> tuple[dict[str, Fingerprint], list[ConfigError]]:
-        """The fingerprint of each file, in order of rank; and errors."""
+        """The fingerprint of each file, in order of precedence; and errors."""
         files: dict[str, Fingerprint] = {}
         errors: list[ConfigError] = []
         for directory in self.directories:
@@ -106,12 +102,12 @@ class HookDirectories:
                 errors.append(ConfigError(directory, "", f"cannot read the directory: {error.strerror or error}"))
                 continue
             if len(names) > MAX_FILES:
-                errors.append(ConfigError(directory, "", f"holds {len(names)} hooks; {MAX_FILES} are read at most"))
+                errors.append(ConfigError(directory, "", f"has {len(names)} hooks; at most {MAX_FILES} are read"))
                 continue
             for name in names:
                 path = os.path.join(directory, name)
                 stamp = fingerprint(path)
-                if stamp is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is not a file
+                if stamp is not None:  # a broken link, as while a ConfigMap is exchanged, does not count
                     files[path] = stamp
         return files, errors
 
@@ -131,8 +127,8 @@ class HookDirectories:
             if programs[hook.path]:
                 hooks[name] = hook
             else:
-                step = "the hook is left out until it is there"
-                warnings.append(ConfigError(path, "hook.path", f"there is no {hook.path}", step))
+                step = "the hook is left out until the program exists"
+                warnings.append(ConfigError(path, "hook.path", f"{hook.path} does not exist", step))
         failed = tuple(str(error) for error in errors if error.source in self.directories)
         self._snapshot = _Snapshot(files, failed, programs)
         if errors:

@@ -1,9 +1,7 @@
-"""One hooks.d file as a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or says no version.
+"""Parse a hooks.d file into a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or has no version.
 
-One job: text in, a hook out, or a ConfigError with all that is wrong, by file, line and key. Rules: keys match in any
-case, because Go's do, and a key without a value (null) counts as not given; a key that is not known is read past with a
-warning, for so do other readers of these files, which podman and CRI-O share. Whether the hook's program is there is
-not asked here. Next: `nri.plugins.hook_injector.directories` reads all files.
+As in Go, keys match in any case, and null counts as missing. Unknown keys are warnings, because podman and CRI-O, which
+read the same files, ignore them.
 """
 
 from __future__ import annotations
@@ -29,21 +27,21 @@ __all__ = ["Hook", "parse_hook"]
 
 Stage = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 
-#: Seconds that a hook may be given: the numbers of the protocol.
+#: The protocol has 64 bits for a timeout.
 MAX_TIMEOUT_S = 2**63 - 1
 
 
 class Hook(NamedTuple):
-    """A hook and for whom it is.
+    """A hook and its conditions.
 
     Attributes:
         name: of its file.
         path: of its program, absolute.
         args: its command line, the program's name first.
         env: its environment, `NAME=value`.
-        timeout_s: seconds that it may take; None: as long as it likes.
-        stages: at which moments of a container's life it runs.
-        when: for which containers.
+        timeout_s: in seconds; None for no limit.
+        stages: the stages of a container's life at which it runs.
+        when: the containers that it is for.
     """
 
     name: str
@@ -90,17 +88,14 @@ class _Version010:
 
 
 def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
-    """Read a file's text.
+    """Parse a file's text; returns the hook and warnings.
 
     Args:
         name: of the file, without its directory.
-        source: the text, under the name by which errors call it.
-
-    Returns:
-        the hook, and what is worth a warning.
+        source: the text, with the name that errors show.
 
     Raises:
-        ConfigError: the text holds no hook; further errors in `others`.
+        ConfigError: the text is not a valid hook; further errors in `others`.
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
@@ -112,7 +107,7 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
 
 
 class _Reader:
-    """One file that is being read."""
+    """The parser of one file."""
 
     def __init__(self, name: str, source: Source, tree: dict[str, Any], schema: type) -> None:
         self._name = name
@@ -127,12 +122,12 @@ class _Reader:
         if self._problems:
             _refuse(self._source, self._problems)
         if not hook.when.commands and not self._may_match(hook.when):
-            self._warnings.append(Problem(("when",), "is never true, so the hook is for no container"))
+            self._warnings.append(Problem(("when",), "is never true, so the hook applies to no container"))
         return hook, located(self._source, self._warnings)
 
     @staticmethod
     def _may_match(when: When) -> bool:
-        """Whether any container can meet the conditions, `commands` aside; one that is switched off is meant so."""
+        """Whether any container can meet the conditions, `commands` aside; `always: false` is intended."""
         if when.always is False:
             return True
         return when.has_bind_mounts is True or bool(when.annotations) or bool(when.always)
@@ -147,7 +142,7 @@ class _Reader:
         return document
 
     def _in_schema(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The tree with its keys in the schema's spelling, without nulls, and without what is not known."""
+        """The tree with the schema's spelling of keys, without nulls and unknown keys."""
         types = typed.fields_of(schema)
         names = {name.lower(): name for name in types}
         declared: dict[str, Any] = {}
@@ -171,7 +166,9 @@ class _Reader:
         self._check_strings(program.args, ("hook", "args"))
         self._check_strings(program.env, ("hook", "env"))
         if program.timeout is not None and not 0 < program.timeout <= MAX_TIMEOUT_S:
-            self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is not a number of seconds above 0"))
+            self._problems.append(
+                Problem(("hook", "timeout"), f"{program.timeout} must be a positive number of seconds")
+            )
         annotations = [
             (
                 self._pattern(key, ("when", "annotations", key), "the key"),
@@ -189,7 +186,7 @@ class _Reader:
         self._check_strings(document.arguments or (), ("arguments",))
         stages = self._single("stages", document.stages, "stage", document.stage)
         if stages is None:
-            self._problems.append(Problem(("stages",), "missing, and it has no default", "add it"))
+            self._problems.append(Problem(("stages",), "is required", "add it"))
         commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
         values = self._single("annotations", document.annotations, "annotation", document.annotation)
         key = "annotations" if document.annotations is not None else "annotation"
@@ -204,7 +201,7 @@ class _Reader:
     ) -> list[Any] | None:
         """The value of a key that has two spellings."""
         if values is not None and other_values is not None:
-            self._problems.append(Problem((other_name,), f'is given beside "{name}", which means the same', "keep one"))
+            self._problems.append(Problem((other_name,), f'means the same as "{name}"', "keep one of them"))
         return other_values if values is None else values
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -213,19 +210,17 @@ class _Reader:
         if not path:
             self._problems.append(Problem(place, "is empty", "write the path of the hook's program"))
         elif not path.startswith("/"):
-            self._problems.append(Problem(place, f"{shorten(path)} is not absolute", "OCI runtimes want it from /"))
+            self._problems.append(Problem(place, f"{shorten(path)} must be an absolute path"))
 
     def _check_strings(self, strings: Sequence[str], place: Path) -> None:
-        """Complain of what no program can be given, here and not at each container."""
-        self._problems += [
-            Problem((*place, at), "has a NUL in it") for at, string in enumerate(strings) if "\0" in string
-        ]
+        """Refuse strings that no program can get, now rather than at each container."""
+        self._problems += [Problem((*place, at), "contains NUL") for at, string in enumerate(strings) if "\0" in string]
 
     def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
         try:
             return Pattern(text)
         except ValueError as error:
-            reason = f"{what} {shorten(text)} is no regular expression: {error}".lstrip()
+            reason = f"{what} {shorten(text)} is not a regular expression: {error}".lstrip()
             self._problems.append(Problem(place, reason))
             return Pattern("")
 

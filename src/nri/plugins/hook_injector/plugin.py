@@ -1,9 +1,6 @@
-"""`hook-injector`: OCI hooks from hooks.d directories, for runtimes that do not read those themselves.
+"""`hook-injector`: add OCI hooks from hooks.d directories, for runtimes that do not read those directories.
 
-One job: which hooks a container gets. Which hooks there are is known to `nri.plugins.hook_injector.directories`, and
-for whom one is to `nri.plugins.hook_injector.conditions`. Rules: directories are looked at before each creation, so that a
-hook counts for the first container after its file was written, and every second, so that a mistake is logged when it is
-made. At the start a broken file ends the plugin; later the hooks stay what they were.
+At the start a broken file is an error; later the previous hooks stay in force.
 """
 
 from __future__ import annotations
@@ -24,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 
-#: Where hooks are, as podman and CRI-O have it: of packages, and of the administrator, who has the last word.
+#: The default directories of podman and CRI-O: of packages, and of the administrator, whose files take precedence.
 DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
-#: How often directories are looked at while no container is created, in seconds.
+#: Check directories this often while no container is created.
 WATCH_S = 1.0
 
-#: Stage as files spell it -> list of hooks in an adjustment. `prestart` is deprecated, and its hooks run at the same
-#: moment as those of `createRuntime`.
+#: The list of hooks in an adjustment by stage. `prestart` is deprecated; its hooks run at the same moment as those of
+#: `createRuntime`.
 HOOK_LISTS = {
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
@@ -43,15 +40,17 @@ HOOK_LISTS = {
 
 
 class HookInjector(nri.Plugin):
-    """Add OCI hooks to containers, as files in hooks.d directories say."""
+    """Add OCI hooks to containers, from files in hooks.d directories."""
 
     name = "hook-injector"
     sets = ("hooks",)
     flags: ClassVar[Mapping[str, Flag]] = {
         "hooks-dirs": Flag(
-            "hooks_dirs", "DIR,DIR", f"directories of hooks, the last counts most ({','.join(DIRECTORIES)})"
+            "hooks_dirs",
+            "DIR,DIR",
+            f"directories of hooks, the last one takes precedence (default {','.join(DIRECTORIES)})",
         ),
-        "disableWatch": Flag("disable_watch", "", "read the directories once, and not again when they change"),
+        "disableWatch": Flag("disable_watch", "", "read the directories only once, and ignore later changes"),
     }
 
     class Config:
@@ -67,14 +66,14 @@ class HookInjector(nri.Plugin):
         self._logged = ""
 
     def configure(self) -> None:
-        pattern.load()  # a node without it is to say so at the start, and not with the first file that has a pattern
+        pattern.load()  # fail at the start without google-re2, not at the first file with a pattern
         directories = tuple(self.config.hooks_dirs)
         if self._directories is not None and self._directories.directories == directories:
             self._refresh()
             return
         hook_directories = HookDirectories(directories)
         change = hook_directories.refresh()
-        assert change is not None  # a first look brings news
+        assert change is not None  # the first refresh always finds a change
         if change.error is not None:
             raise change.error
         self._directories = hook_directories
@@ -82,7 +81,7 @@ class HookInjector(nri.Plugin):
 
     @nri.every(WATCH_S)
     def watch(self) -> None:
-        """Look whether hooks have changed, so that a mistake is logged when it is made."""
+        """Check for changes, so that mistakes are logged soon after they are made."""
         self._refresh()
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
@@ -98,7 +97,7 @@ class HookInjector(nri.Plugin):
             except ConditionError as error:
                 raise nri.Reject(f'hook generation failed: matching hook "{hook.name}": {error}') from None
             added.append(hook.name)
-            adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
+            adjustment.message.hooks.SetInParent()  # a hook without stages is a match, too
             for stage in hook.stages:
                 adjustment.add_hook(HOOK_LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
         if not added:
@@ -114,7 +113,7 @@ class HookInjector(nri.Plugin):
                 self._log_change(change)
 
     def _log_change(self, change: HooksChange) -> None:
-        """Log what a look has brought, once."""
+        """Log a change, but the same errors only once."""
         assert self._directories is not None
         errors = [] if change.error is None else apart(change.error)
         text = "\n".join(str(message) for message in (*errors, *change.warnings))
@@ -122,7 +121,7 @@ class HookInjector(nri.Plugin):
             return
         self._logged = text
         for error in errors:
-            self.log.error("%s; all hooks stay what they were", error)
+            self.log.error("%s; the previous hooks stay in force", error)
         for warning in change.warnings:
             self.log.warning("%s", warning)
         if not errors:

@@ -1,8 +1,7 @@
-"""`memtierd`: run a memtierd, which moves or swaps out idle memory, for each container of a class that wants one.
+"""`memtierd`: run a memtierd, which moves or swaps out idle memory, for each container of a class that configures one.
 
-One job: a container's class to `memory.swap.max` at its creation, and to a process of memtierd from its start to its
-stop. After a restart of the plugin the processes are taken over, and those of containers that are gone are ended.
-How annotations are found is in `nri.plugins.annotations`; `nri.plugins.memtierd.daemon` is the process.
+The class sets `memory.swap.max` when a container is created, and starts a process when it starts. A restarted plugin
+adopts the processes of running containers and ends the others.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["Memtierd"]
 DOMAIN = "memtierd.nri.io"
 #: Files that annotations may set.
 FILES = ("memory.swap.max", "memory.high")
-#: Seconds between two looks for processes that have ended by themselves.
+#: Check this often for processes that have ended by themselves.
 CHECK_INTERVAL_S = 30
 
 
@@ -41,9 +40,9 @@ class QosClass:
     """A class: whether its containers may swap, and the configuration of memtierd.
 
     Attributes:
-        name: what annotations call it.
-        allowswap: whether its containers may swap; unchanged without a word.
-        memtierdconfig: the configuration of memtierd for each container; without one none is started.
+        name: used by annotations.
+        allowswap: whether its containers may swap; unchanged by default.
+        memtierdconfig: the configuration of memtierd for each container; without it none is started.
     """
 
     name: str
@@ -52,22 +51,22 @@ class QosClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a class has an empty name")
+            raise ValueError("the name of a class must not be empty")
 
 
 class Memtierd(nri.Plugin):
-    """Run a memtierd for each container of a class, and let containers of classes swap or not, by annotations."""
+    """Run a memtierd for each container of a class, and allow or forbid swap, by annotations."""
 
     name = "memtierd"
     sets = ("linux.resources.unified.memory.*",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; so do the others",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; likewise for the others",
     }
     flags: ClassVar[Mapping[str, Flag]] = {
-        "cgroups-dir": Flag("cgroupsDir", "DIR", "where cgroup v2 is mounted (default: as the mount table says)"),
-        "run-dir": Flag("runDir", "DIR", "folders of the processes (default /var/run/nri-memtierd)"),
+        "cgroups-dir": Flag("cgroupsDir", "DIR", "the mount of cgroup v2 (default: from the mount table)"),
+        "run-dir": Flag("runDir", "DIR", "folder for processes (default /var/run/nri-memtierd)"),
     }
 
     class Config:
@@ -90,9 +89,13 @@ class Memtierd(nri.Plugin):
         hierarchy = detect(Root()).of("")
         self._cgroups = self.config.cgroupsDir or (hierarchy.path if hierarchy else "")
         if not self._cgroups:
-            raise nri.ConfigError("configuration", "cgroupsDir", "no cgroup v2 is mounted here", "give --cgroups-dir")
+            raise nri.ConfigError(
+                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "name its mount with --cgroups-dir"
+            )
         if not present() and any(class_.memtierdconfig for class_ in self.config.classes):
-            self.log.warning("there is no program %s in PATH: containers of classes that need it do not start", PROGRAM)
+            self.log.warning(
+                "program %s not found in PATH: containers of classes with memtierdconfig will not start", PROGRAM
+            )
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         pod_by_id = {pod.id: pod for pod in pods}
@@ -120,9 +123,7 @@ class Memtierd(nri.Plugin):
                     adjustment.add_unified(prefix, annotation.text)
                 values[prefix] = annotation.text
             elif prefix != "class":
-                self.log.warning(
-                    "annotation %s is not known; known: class, %s", quote(annotation.key), ", ".join(FILES)
-                )
+                self.log.warning("unknown annotation %s; known: class, %s", quote(annotation.key), ", ".join(FILES))
         qos_class = self._class_of(pod, container)
         if qos_class is not None and qos_class.allowswap is not None and "memory.swap.max" not in values:
             values["memory.swap.max"] = "max" if qos_class.allowswap else "0"
@@ -139,11 +140,11 @@ class Memtierd(nri.Plugin):
         self._leave(pod, container)
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._leave(pod, container)  # one that ended by itself was never stopped
+        self._leave(pod, container)  # a container that ended by itself was not stopped
 
     @nri.every(CHECK_INTERVAL_S)
     def check_daemons(self) -> None:
-        """Tell of processes that have ended by themselves, and keep their output short."""
+        """Log processes that have ended by themselves, and truncate long output."""
         for owner, daemon in list(self._daemons.items()):
             daemon.trim()
             if daemon.ended and not daemon.is_end_logged:
@@ -152,7 +153,7 @@ class Memtierd(nri.Plugin):
                 self.log.warning("%s of %s has ended: %s", PROGRAM, plain("/".join(owner)), plain(line) or "no output")
 
     def _class_of(self, pod: nri.PodSandbox, container: nri.Container) -> QosClass | None:
-        """The class of a container; None if it has none."""
+        """The class of a container, or None."""
         annotation: Annotation | None = by_prefix(pod, container.name, DOMAIN, "/").get("class")
         if annotation is None or not annotation.text:
             return None
@@ -160,10 +161,10 @@ class Memtierd(nri.Plugin):
             if class_.name == annotation.text:
                 return class_
         names = ", ".join(class_.name for class_ in self.config.classes) or "none"
-        raise annotation.refusal("", f"there is no class {quote(annotation.text[:64])}", f"classes here: {names}")
+        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
 
     def _begin(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Start the process that a container's class wants, unless it runs. Reject if it cannot be."""
+        """Start the process of a container's class, unless it runs. Raises Reject."""
         owner, qos_class = _owner(pod, container), self._class_of(pod, container)
         if qos_class is None or not qos_class.memtierdconfig:
             return
@@ -175,10 +176,10 @@ class Memtierd(nri.Plugin):
         self._end(owner)
         self._daemons[owner] = Daemon.start(self.config.runDir, owner, qos_class.memtierdconfig, cgroup)
         self._daemons[owner].container = container.id
-        self.log.info("%s runs, configuration: %s", PROGRAM, plain(self._daemons[owner].folder))
+        self.log.info("%s started with the configuration in %s", PROGRAM, plain(self._daemons[owner].folder))
 
     def _leave(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """End the process of a container, unless a newer one of the same name has it: old ones are removed later."""
+        """End the process of a container, unless a newer container of the same name uses it."""
         daemon = self._daemons.get(_owner(pod, container))
         if daemon is not None and daemon.container in ("", container.id):
             self._end(_owner(pod, container))
@@ -190,11 +191,11 @@ class Memtierd(nri.Plugin):
         try:
             daemon.stop()
         except OSError as error:
-            self.log.warning("the folder of %s is left: %s", PROGRAM, error)
-        self.log.info("%s of %s is ended", PROGRAM, plain("/".join(owner)))
+            self.log.warning("the folder of %s cannot be removed: %s", PROGRAM, error)
+        self.log.info("%s of %s stopped", PROGRAM, plain("/".join(owner)))
 
     def _cgroup_of(self, container: nri.Container) -> str:
-        """The folder of a container's cgroup. Reject if there is none."""
+        """The folder of a container's cgroup. Raises Reject if it is not found."""
         try:
             path = os.path.join(self._cgroups, expand(container.linux.cgroups_path))
         except ValueError:
@@ -202,11 +203,11 @@ class Memtierd(nri.Plugin):
         if container.id in path and os.path.isdir(path):
             return path
         try:
-            for entry in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
+            for entry in walk(self._cgroups):  # the kubelet may have another root, or the runtime is nested
                 if container.id in entry.name:
                     return os.readlink(f"/proc/self/fd/{entry.folder}") + f"/{entry.name}"
         except OSError as error:
-            raise nri.Reject(f"cannot look for the container's cgroup: {error}; check --cgroups-dir") from None
+            raise nri.Reject(f"cannot search the container's cgroup: {error}; check --cgroups-dir") from None
         raise nri.Reject(f"no cgroup below {self._cgroups} has the id of container {container.name}")
 
 

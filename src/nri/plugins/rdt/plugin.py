@@ -1,7 +1,4 @@
-"""`rdt`: set the class, the schemata and the monitoring of Intel RDT that annotations ask for, for one container each.
-
-One job: three annotations to three fields. How annotations are found is in `nri.plugins.annotations`.
-"""
+"""`rdt`: set class, schemata and monitoring of Intel RDT of single containers, by annotations."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ __all__ = ["Rdt"]
 DOMAIN = "rdt.noderesource.dev"
 #: One line of schemata: a resource, and for each of its domains a bit mask or a share.
 LINE = re.compile(r"\s*\w+\s*:\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*(;\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*)*")
-#: Directories of resctrl that are no classes.
-NO_CLASSES = (".", "..", "info", "mon_data", "mon_groups")
+#: Directories of resctrl that are not classes.
+RESERVED_NAMES = (".", "..", "info", "mon_data", "mon_groups")
 
 
 def _class(annotation: Annotation, adjustment: nri.Adjustment) -> None:
     name = annotation.text
-    if not name or name in NO_CLASSES or "/" in name or not name.isprintable():
-        raise annotation.refusal("", f"{quote(name[:64])} cannot be the name of a class", "write one such as 'gold'")
+    if not name or name in RESERVED_NAMES or "/" in name or not name.isprintable():
+        raise annotation.refusal("", f"{quote(name[:64])} cannot be the name of a class", "write, for example, 'gold'")
     adjustment.set_rdt_clos_id(name)
 
 
@@ -41,7 +38,7 @@ def _schemata(annotation: Annotation, adjustment: nri.Adjustment) -> None:
         if LINE.fullmatch(line) is None:
             shown = quote(line[:64])
             raise annotation.refusal(
-                f"[{place}]", f"{shown} is no line of schemata", "write such as 'L3:0=ff;1=ff,MB:0=50'"
+                f"[{place}]", f"{shown} is not a line of schemata", "write, for example, 'L3:0=ff;1=ff,MB:0=50'"
             )
     adjustment.set_rdt_schemata(lines)
 
@@ -52,7 +49,7 @@ def _monitoring(annotation: Annotation, adjustment: nri.Adjustment) -> None:
     adjustment.set_rdt_enable_monitoring(BOOLEANS[annotation.text])
 
 
-#: Annotation, without domain and container -> what sets it, and its value in words.
+#: By annotation without domain and container: the function that sets its field, and a description of its value.
 FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
     "closid": (_class, "name of a class of service, a directory of resctrl"),
     "schemata": (_schemata, "lines of schemata, between commas"),
@@ -61,7 +58,7 @@ FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
 
 
 class Rdt(nri.Plugin):
-    """Set class, schemata and monitoring of Intel RDT of containers, by annotations."""
+    """Set class, schemata and monitoring of Intel RDT for single containers, by annotations."""
 
     name = "rdt"
     sets = ("linux.rdt",)
@@ -84,14 +81,14 @@ class Rdt(nri.Plugin):
         return adjustment
 
     def _warn(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Tell of annotations that look like these and have no effect."""
+        """Warn of similar annotations without effect."""
         stray = pod_scope_warning(pod, *(f"{field}.{DOMAIN}" for field in FIELDS))
         if stray:
             self.log.warning("%s", stray)
         for key in pod.annotations:
             field, suffix, _ = key.partition(f".{DOMAIN}/container.{container.name}")
             if suffix and field not in FIELDS and key.endswith(suffix):
-                self.log.warning("annotation %s is not known; known: %s", quote(key), ", ".join(FIELDS))
+                self.log.warning("unknown annotation %s; known: %s", quote(key), ", ".join(FIELDS))
 
 
 if __name__ == "__main__":

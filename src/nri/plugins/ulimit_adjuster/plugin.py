@@ -1,7 +1,4 @@
-"""`ulimit-adjuster`: set the process resource limits that an annotation asks for, for one container each.
-
-One job: read the limits, check them, add them. How annotations are found and read is in `nri.plugins.annotations`.
-"""
+"""`ulimit-adjuster`: set process resource limits of single containers, by annotations."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["UlimitAdjuster"]
 
-#: The annotations, of the present domain and of the old one.
+#: The annotations, of the current domain and of the old one.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"
-#: The kernel's number for no limit at all.
+#: The kernel's number for no limit.
 NO_LIMIT = 2**64 - 1
 
 
 class Ulimit(NamedTuple):
-    """One limit."""
+    """One resource limit of an annotation."""
 
     type: str
     hard: int = 0
@@ -66,16 +63,16 @@ class UlimitAdjuster(nri.Plugin):
 
 
 def read(annotation: Annotation) -> list[Ulimit]:
-    """The limits of an annotation, their types as `RLIMIT_` and a name. Reject for what is no limit."""
+    """Read the limits of an annotation, with types such as `RLIMIT_NOFILE`. Raises Reject."""
     limits = []
     for place, (kind, hard, soft) in enumerate(annotation.rows(Ulimit)):
         for key, limit in (("hard", hard), ("soft", soft)):
             if limit < 0:
                 step = f"write {NO_LIMIT} for no limit"
-                raise annotation.refusal(f"[{place}].{key}", f"must not be below 0: {limit}", step)
+                raise annotation.refusal(f"[{place}].{key}", f"must not be negative: {limit}", step)
         if hard < soft:
-            step = "write a hard limit that is as high" if hard else "add 'hard: ...'"
-            raise annotation.refusal(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)
+            step = f"raise hard to at least {soft}" if hard else "add 'hard: ...'"
+            raise annotation.refusal(f"[{place}]", f"soft limit {soft} exceeds hard limit {hard}", step)
         limits.append(Ulimit(PREFIX + kind.upper().removeprefix(PREFIX), hard, soft))
     annotation.refuse_duplicates((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
     return limits

@@ -1,8 +1,6 @@
-"""One run of a program of the protocol 0.1.0: no shell, a deadline, bounded output, and nothing of it left behind.
+"""Run a program of the protocol 0.1.0, with a deadline and a limit for its output.
 
-The program gets a session of its own, so that all that it started is killed with it when its time is over, when it
-writes too much, and when this process is interrupted. Its input and output never wait for each other. Its stderr
-is for people: the last lines are kept. Next: `nri.plugins.v010_adapter.chain`.
+The program runs in a separate session, so that its children are killed with it after a timeout or an interruption.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "RunError", "find", "run"]
 
-#: So much of stderr is kept, and so much is read at one time, in bytes.
+#: Keep this many bytes of stderr, and read this many at once.
 MAX_STDERR_BYTES = 4096
 CHUNK_BYTES = 65536
-#: How long pipes may stay open after the program itself has ended: a child of it may have kept them. In seconds.
+#: Wait this long for pipes to close after the program has ended: a child may keep them open.
 PIPE_CLOSE_TIMEOUT_S = 0.2
 
 
@@ -34,8 +32,8 @@ class Outcome(NamedTuple):
 
     Attributes:
         code: its exit code, negative for a signal.
-        output: what it wrote to stdout.
-        stderr: the end of what it wrote to stderr.
+        output: its stdout.
+        stderr: the end of its stderr.
     """
 
     code: int
@@ -44,11 +42,11 @@ class Outcome(NamedTuple):
 
 
 class RunError(Exception):
-    """A program could not be run to its end; the text says why, and what it wrote last."""
+    """A program could not be started, or did not end well."""
 
 
 def find(name: str, path: str) -> str:
-    """The program of this name in a list of folders, or at its absolute path. RunError if there is none."""
+    """Find a program by name in a list of folders, or by absolute path. RunError if it is not found."""
     path_ = shutil.which(name, path=path) if name else None
     if path_ is None:
         raise RunError(f'exec: "{name}": executable file not found in $PATH ({path})')
@@ -56,7 +54,7 @@ def find(name: str, path: str) -> str:
 
 
 def run(program: str, request: bytes, *, timeout_s: float, max_bytes: int, environment: Mapping[str, str]) -> Outcome:
-    """Run a program on a request, which it reads from stdin. RunError if it does not start or does not end well."""
+    """Run a program on a request, which it reads from stdin. Raises RunError."""
     try:
         with selectors.DefaultSelector() as selector:
             return _run(program, request, timeout_s, max_bytes, environment, selector)
@@ -88,7 +86,7 @@ def _run(
         if reason:
             reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=max_bytes)
             stderr = run.stderr_tail
-            raise RunError(f"{reason}; its last words: {stderr.splitlines()[-1]}" if stderr else reason)
+            raise RunError(f"{reason}; its last line: {stderr.splitlines()[-1]}" if stderr else reason)
     except BaseException:
         run.kill()
         raise
@@ -98,7 +96,7 @@ def _run(
 
 
 class _Run:
-    """A program under way, and its three pipes. Making it cannot fail, so that it can always be killed."""
+    """A running program and its three pipes. The constructor cannot fail, so that `kill` is always possible."""
 
     def __init__(self, process: subprocess.Popen[bytes], request: bytes, selector: selectors.BaseSelector) -> None:
         assert process.stdin is not None
@@ -113,7 +111,7 @@ class _Run:
         self._end = -1
 
     def watch(self) -> None:
-        """Have the selector report the pipes, and of the program's end. OSError if there are no descriptors left."""
+        """Register the pipes and the program's end with the selector. OSError if descriptors run out."""
         self._end = os.pidfd_open(self._process.pid)
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -126,7 +124,7 @@ class _Run:
         return self._stderr_bytes.decode(errors="replace").strip()
 
     def serve(self, deadline: float, max_bytes: int) -> str:
-        """Serve the pipes until the program has ended and they are closed; "" or why it has to be killed."""
+        """Serve the pipes until the program has ended and they are closed; returns "" or a reason to kill it."""
         ended = False
         while any(key.fileobj is not self._stdin for key in self._selector.get_map().values()):
             left_s = deadline - monotonic()
@@ -153,7 +151,7 @@ class _Run:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[:0]  # it does not want it, which is its own affair
+            self._unsent = self._unsent[:0]  # a program may ignore its input
         if not self._unsent:
             self._selector.unregister(self._stdin)
             self._stdin.close()
@@ -169,7 +167,7 @@ class _Run:
             self._stderr_bytes = (self._stderr_bytes + data)[-MAX_STDERR_BYTES:]
 
     def kill(self) -> None:
-        """Kill the program and all that it has started and that stayed in its session's group."""
+        """Kill the program and its children in the same process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

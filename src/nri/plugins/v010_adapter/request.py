@@ -1,8 +1,7 @@
-"""Requests and results of a program of the protocol 0.1.0, as JSON objects. Pure.
+"""Requests and results of the protocol 0.1.0 as JSON objects.
 
-The words and what is left out are the reference's: an empty sandboxID, pid, conf, label or result is not there, and
-`spec.resources` always is, null for a container without any. The answer of a program is read as Go reads it: keys in
-either case, unknown ones dropped, null for an empty value. Next: `nri.plugins.v010_adapter.chain`.
+As in the reference, empty fields are left out, except for `spec.resources`, which is null for a container without
+resources. Results are parsed as in Go: keys in any case, unknown keys ignored, null for an empty value.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["CREATE", "DELETE", "AnswerError", "of_container", "of_pod", "read_result"]
 
-#: States of a request that the adapter sends.
+#: The states that the adapter sends.
 CREATE, DELETE = "create", "delete"
 
-#: How much of an answer that is none is shown, in bytes.
+#: Show this many bytes of an invalid result.
 MAX_SHOWN_BYTES = 512
 
 
 class AnswerError(ValueError):
-    """The output of a program is no result; the text shows the output, and says why it is none."""
+    """The output of a program is not a result; the text contains the output."""
 
 
 class _InvalidResult(ValueError):
-    """The mistake in an answer, for the text of `AnswerError`."""
+    """The reason for an `AnswerError`."""
 
 
 def of_pod(pod: nri.PodSandbox, state: str) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resources(resources: Any) -> dict[str, Any]:
-    """The `linux.resources` of an OCI spec; memory and cpu are there even if nothing of them is set."""
+    """The `linux.resources` of an OCI spec; memory and cpu are present even without values."""
     fields: dict[str, Any] = {"devices": [_device(device) for device in resources.devices]}
     fields["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
     fields["unified"] = dict(resources.unified)
@@ -93,11 +92,7 @@ def _device(device: Any) -> dict[str, Any]:
 
 
 def read_result(output: bytes, code: int) -> dict[str, Any]:
-    """A program's result, complete: plugin, version, error, and metadata if there is any.
-
-    Raises:
-        AnswerError: it is none.
-    """
+    """Parse a program's result: plugin, version, error, and metadata if present. Raises AnswerError."""
     try:
         answer = parse_json(output)
         if answer is not None and not isinstance(answer, dict):

@@ -141,7 +141,7 @@ def test_an_event_that_is_too_long_has_its_reason_and_the_next_one_is_read(serve
     server.script(stream(line("ADDED", large), line("ADDED", pod("a"))))
     with api.watch(PODS, "7") as watch:
         first, second = [event for events in watch.events() for event in events]
-    assert first.object["metadata"]["name"] == "big" and f"more than {MAX_OBJECT_BYTES}" in first.problem
+    assert first.object["metadata"]["name"] == "big" and f"limit of {MAX_OBJECT_BYTES}" in first.problem
     assert (second.object["metadata"]["name"], second.problem) == ("a", "")
 
 
@@ -160,7 +160,7 @@ def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeyp
     size = len(json.dumps(pods("a", more="next")))
     monkeypatch.setattr(connection, "MAX_LIST_BYTES", size + 10)
     server.script(page(pods("a", more="next")), page(pods("a")))
-    with pytest.raises(ApiserverError, match="too big"):
+    with pytest.raises(ApiserverError, match="too large"):
         api.list(PODS)
 
 

@@ -191,7 +191,7 @@ def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
     assert [problem[:12] for problem in told.problems] == ["cannot watch", ""]
     assert told.names == [["a"]]
     assert "stays in force" not in caplog.text
-    assert "is back" in caplog.text
+    assert "is available again" in caplog.text
 
 
 def test_a_problem_that_no_one_else_is_told_is_in_the_log_once(
@@ -262,7 +262,7 @@ def test_where_there_is_no_room_for_all_the_largest_is_left_out_until_there_is(
     tree["items"][1]["status"] = {"startTime": "x" * 15_000}
     server.script(page(tree), stream(event("DELETED", "a", "8")), page(tree), stream())
     follower.run_once()
-    assert told.names[-1] == [] and "ns/b: there is no room" in follower.left_out
+    assert told.names[-1] == [] and "ns/b: its 16097 bytes exceed the limit for all objects" in follower.left_out
     follower.run_once()
     assert server.asked[2]["query"]["resourceVersion"] == "8"
 

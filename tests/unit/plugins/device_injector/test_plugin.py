@@ -93,20 +93,20 @@ WRONG = [
     ("devices", "[{type: c, major: 1}]", "[0]: path is missing; add 'path: ...'"),
     ("devices", "[{path: dev/x, type: c, major: 1}]", "[0].path: must be an absolute path, not 'dev/x'"),
     ("devices", "[{path: /dev/x, type: x, major: 1}]", "[0].type: must be one of c, b, u, p, not 'x'"),
-    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0, which is not a device; add 'major: ...'"),
+    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0; add 'major: ...'"),
     ("devices", "[{path: /d, type: c, major: x}]", '[0].major: "x" is not a number; write a whole number'),
-    ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be below 0: -1"),
-    ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be below 0: -1"),
+    ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be negative: -1"),
+    ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be negative: -1"),
     (
         "devices",
         "[{path: /d, type: c, major: 1, file_mode: 77777777}]",
-        "[0].file_mode: 77777777 is not a file mode; write one such as 0660",
+        "[0].file_mode: 77777777 is not a file mode; write, for example, 0660",
     ),
     ("devices", "[{path: /d, type: c, major: 1, uid: -1}]", "[0].uid: must be between 0 and 4294967295, not -1"),
     (
         "devices",
         "[{path: /d, type: c, major: 1}, {path: /d, type: c, major: 2}]",
-        '[1].path: "/d" is already at [0].path; leave one of them out',
+        '[1].path: "/d" is already at [0].path; remove one of them',
     ),
     (
         "cdi_devices",
@@ -148,7 +148,7 @@ WRONG = [
     (
         "network_devices",
         "[{hostIf: a, name: eth0}, {hostIf: b, name: eth0}]",
-        '[1].name: "eth0" is already at [0].name; leave one of them out',
+        '[1].name: "eth0" is already at [0].name; remove one of them',
     ),
     ("sysctl", "{net.core.somaxconn: }", "net.core.somaxconn: it has no value; write one, or leave the key out"),
     (
@@ -227,7 +227,7 @@ def test_a_file_mode_that_is_more_than_permissions_is_warned_of(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 660}]")
-    said = "[0].file_mode: 660 is 0o1224, more than permissions (octal has a leading 0, as in 0660)"
+    said = "[0].file_mode: 660 is 0o1224, which has more than permission bits (octal has a leading 0, as in 0660)"
     assert any(said in text for text in caplog.messages)
     caplog.clear()
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 0660}]")

@@ -29,9 +29,9 @@ def test_they_are_numbers_between_commas() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("5", "at least two are wanted, and each once"),
-        ("5,5,6", "at least two are wanted, and each once"),
-        ("0,100", "100 is no index; they are 0 to 99"),
+        ("5", "at least two different ones are required"),
+        ("5,5,6", "at least two different ones are required"),
+        ("0,100", "100 is not an index from 0 to 99"),
         ("0,x", r'--indices: indices\[1\]: expected a whole number, not "x"'),
     ],
 )

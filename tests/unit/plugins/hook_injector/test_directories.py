@@ -115,7 +115,7 @@ def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) ->
     (tmp_path / "d" / "b.json").write_text(text_of("b"))
     (warning,) = looked(found).warnings
     assert str(warning) == (
-        f"{tmp_path}/d/a.json: hook.path: there is no {program} (the hook is left out until it is there)"
+        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is left out until the program exists)"
     )
     assert arguments(found) == ["b"]
     assert found.refresh() is None
@@ -149,7 +149,7 @@ def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.json").write_text(text_of(name))
     error = looked(HookDirectories([str(tmp_path)])).error
-    assert error is not None and "holds 3 hooks; 2 are read at most" in str(error)
+    assert error is not None and "has 3 hooks; at most 2 are read" in str(error)
 
 
 def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path: Path) -> None:

@@ -75,5 +75,5 @@ def test_without_the_library_the_plugin_refuses_its_configuration_with_the_next_
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     for ask in (load, lambda: Pattern("a"), HookInjector().configure):
-        with pytest.raises(ConfigError, match=r"need google-re2, which .*pip install '\.\[hook-injector\]'"):
+        with pytest.raises(ConfigError, match=r"google-re2 is required .*pip install '\.\[hook-injector\]'"):
             ask()

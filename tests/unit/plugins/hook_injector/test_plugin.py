@@ -66,7 +66,7 @@ def test_a_mistake_is_told_when_it_is_made_and_hooks_stay(
     wait_for(lambda: [text for text in caplog.messages if text.startswith(wanted)], "the mistake in the log")
     assert injected(nri_runtime) == injected(nri_runtime) == ["a"]
     assert len([text for text in caplog.messages if "stages[0]" in text]) == 1
-    assert "all hooks stay what they were" in caplog.text
+    assert "the previous hooks stay in force" in caplog.text
     (hooks / "b.json").write_text(text_of("b"))
     assert injected(nri_runtime) == ["a", "b"]
 
@@ -107,7 +107,7 @@ def test_a_hook_without_its_program_is_warned_of_and_left_out(hooks: Path, caplo
         runtime.add(HookInjector(), config=config(hooks))
         assert injected(runtime) == ["a"]
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said.startswith(f"{hooks}/b.json: hook.path: there is no /none/sh")
+    assert said.startswith(f"{hooks}/b.json: hook.path: /none/sh does not exist")
 
 
 def test_the_page_shows_what_is_said_of_a_broken_file(
@@ -132,7 +132,7 @@ def test_the_page_shows_what_is_said_of_a_broken_file(
 def test_a_broken_file_at_the_start_ends_the_plugin_by_file_and_key(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a").replace("/bin/sh", "bin/sh"))
-    with pytest.raises(NriError, match=r"a\.json:1: hook\.path: .*bin/sh.* is not absolute"):
+    with pytest.raises(NriError, match=r"a\.json:1: hook\.path: .*bin/sh.* must be an absolute path"):
         nri_runtime.add(HookInjector(), config=config(hooks))
 
 

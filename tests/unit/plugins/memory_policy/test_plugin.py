@@ -49,29 +49,32 @@ def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, t
     ("annotations", "said"),
     [
         ({"policy@": "{mode: BIND}"}, "annotation policy@: mode: must be one of MPOL_DEFAULT, "),
-        ({"policy@": "{mode: MPOL_BIND}"}, "annotation policy@: nodes: must be given for MPOL_BIND: all, allowed-mems"),
+        ({"policy@": "{mode: MPOL_BIND}"}, "annotation policy@: nodes: must be set for MPOL_BIND: all, allowed-mems"),
         ({"policy@": "{mode: MPOL_BIND, nodes: near}"}, "annotation policy@: nodes: must be all, allowed-mems"),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must be of this machine"),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must mean some: "max'),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"}, "annotation policy@: flags: must be of MPOL_F_STATIC"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must exist on this machine"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must not be empty: "max'),
+        (
+            {"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"},
+            "annotation policy@: flags: must be among MPOL_F_STATIC",
+        ),
         (
             {"policy@": "{mode: MPOL_LOCAL, flags: [MPOL_F_STATIC_NODES]}"},
-            "annotation policy@: flags: must not be given for MPOL_LOCAL",
+            "annotation policy@: flags: must be empty for MPOL_LOCAL",
         ),
         (
             {"policy@": "{mode: MPOL_INTERLEAVE, nodes: 0, flags: [MPOL_F_NUMA_BALANCING]}"},
-            "annotation policy@: flags: must not have MPOL_F_NUMA_BALANCING for MPOL_INTERLEAVE: only MPOL_BIND and",
+            "annotation policy@: flags: must not contain MPOL_F_NUMA_BALANCING for MPOL_INTERLEAVE: only MPOL_BIND and",
         ),
         (
             {"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES]}"},
-            "annotation policy@: flags: must not have both MPOL_F_STATIC_NODES and MPOL_F_RELATIVE_NODES",
+            "annotation policy@: flags: must not contain both MPOL_F_STATIC_NODES and MPOL_F_RELATIVE_NODES",
         ),
-        ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must not be given for MPOL_LOCAL"),
-        ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must not be given for MPOL_DEF"),
+        ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must be empty for MPOL_LOCAL"),
+        ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must be empty for MPOL_DEF"),
         ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),
-        ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is there as well"),
-        ({"class@": "x"}, 'annotation class@: there is no class "x"; classes here: none'),
-        ({"nodes@": "x"}, "annotation nodes@: it is not known; write policy@ or class@"),
+        ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is set as well"),
+        ({"class@": "x"}, 'annotation class@: class "x" not found; classes: none'),
+        ({"nodes@": "x"}, "annotation nodes@: unknown annotation; write policy@ or class@"),
     ],
 )
 def test_a_bad_annotation_refuses_its_container_by_name(
@@ -88,10 +91,13 @@ def test_a_bad_annotation_refuses_its_container_by_name(
     [
         ({"classes": [{"name": "a", "policy": {"mode": "BIND", "nodes": "all"}}]}, "mode must be one of"),
         ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "0-"}}]}, "nodes must be a list: '0-' is"),
-        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:x"}}]}, "have a distance"),
-        ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "a class has an empty name"),
+        (
+            {"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:x"}}]},
+            "be max-dist: and a distance",
+        ),
+        ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "the name of a class must not be empty"),
         ({"classes": [{"name": "a"}]}, "policy.mode: missing"),
-        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: "a" is there twice'),
+        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: duplicate name "a"'),
         ({"injectMpolset": True, "mpolset": "/nonesuch/mpolset"}, "cannot copy /nonesuch/mpolset"),
     ],
 )
@@ -105,7 +111,7 @@ def test_a_bad_configuration_is_refused_by_name(
 def test_without_the_program_it_says_how_to_build_it(nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "program")])
-    with pytest.raises(nri.NriError, match=r"there is no program mpolset here.*cc -O2 -static -o \S+ \S+/mpolset.c"):
+    with pytest.raises(nri.NriError, match=r"program mpolset not found.*cc -O2 -static -o \S+ \S+/mpolset.c"):
         attach(nri_runtime, tmp_path, injectMpolset=True)
 
 
@@ -121,7 +127,7 @@ def test_the_program_is_copied_for_containers_and_never_through_a_link(
     copy.unlink()
     copy.parent.rmdir()
     copy.parent.symlink_to(tmp_path)
-    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match="is a link, or others may write"):
+    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match="is a link, or other users may write"):
         attach(runtime, tmp_path, injectMpolset=True, mpolset=str(program))
 
 
@@ -221,7 +227,7 @@ def test_with_injection_the_program_comes_before_the_command_and_odd_nodes_are_t
     words = ["--mode", "MPOL_BIND", "--nodes", "0-1", "--flags", "MPOL_F_STATIC_NODES", "--", "app"]
     assert list(made.args) == [f"{folder}/mpolset", *words] and made.mounts[0].source == folder
     assert list(made.mounts[0].options) == ["bind", "ro"], "a private root refuses any that take mounts in"
-    assert "nodes 0-1 are not all among those that it may use, 1" in caplog.text
-    assert "other.memory-policy.nri.io: it is not known" in caplog.text and 'did you mean "nodes"' in caplog.text
+    assert "nodes 0-1 are not allowed for the container: 1" in caplog.text
+    assert "other.memory-policy.nri.io: unknown annotation" in caplog.text and 'did you mean "nodes"' in caplog.text
     other = nri_runtime.create_container(pod, make_container("c1", args=["app"], id="c1"))
     assert pruned(other.adjust) == nri.Adjustment()

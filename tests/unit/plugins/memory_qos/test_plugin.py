@@ -30,10 +30,10 @@ def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
 @pytest.mark.parametrize(
     ("annotations", "said"),
     [
-        ({"class@/c0": "gold"}, 'annotation class@/c0: there is no class "gold"; classes here: silver'),
-        ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, of which a class is a part"),
-        ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed here (allowed: memory.high)'),
-        ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed here'),
+        ({"class@/c0": "gold"}, 'annotation class@/c0: class "gold" not found; classes: silver'),
+        ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, which the class requires"),
+        ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed (allowed: memory.high)'),
+        ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed'),
         ({"memory.high@": "a\0b"}, "annotation memory.high@: "),
     ],
 )
@@ -52,8 +52,8 @@ def test_a_bad_annotation_refuses_its_container_by_name(
         ("classes: [{name: a, swaplimitratio: 1.5}]", "swaplimitratio must be from 0 to 1, not 1.5"),
         ("classes: [{name: a, swaplimitratio: -1}]", "swaplimitratio must be from 0 to 1"),
         ("classes: [{swaplimitratio: 1}]", "name: missing"),
-        ("classes: [{name: ''}]", "a class has an empty name"),
-        ("classes: [{name: a}, {name: a}]", 'classes: "a" is there twice'),
+        ("classes: [{name: ''}]", "the name of a class must not be empty"),
+        ("classes: [{name: a}, {name: a}]", 'classes: duplicate name "a"'),
         ("classes: [{name: a, swapLimitRation: 1}]", 'did you mean "swaplimitratio"?'),
         ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is not a file of cgroup v2'),
     ],
@@ -67,8 +67,8 @@ def test_without_a_configuration_it_says_that_all_are_refused(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10")
-    assert "no classes and no unifiedannotations" in caplog.text
-    with pytest.raises(nri.PluginRejected, match=r"classes here: none"):
+    assert "classes and unifiedannotations are empty" in caplog.text
+    with pytest.raises(nri.PluginRejected, match=r"classes: none"):
         create(nri_runtime, {"class@": "silver"})
 
 

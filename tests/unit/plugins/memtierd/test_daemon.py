@@ -75,13 +75,13 @@ def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, program: Path) -
     run = tmp_path / "run"
     run.mkdir()
     (run / "default").symlink_to(tmp_path)
-    with pytest.raises(Reject, match="it is a link"):
+    with pytest.raises(Reject, match="not a folder, or a link"):
         Daemon.start(str(run), OWNER, "", "")
 
 
 def test_a_program_that_is_not_in_path_is_named_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Reject, match=f"no program memtierd in PATH .{tmp_path}"):
+    with pytest.raises(Reject, match=f"program memtierd not found in PATH .{tmp_path}"):
         Daemon.start(str(tmp_path / "run"), OWNER, "", "")
 
 

@@ -135,7 +135,7 @@ def test_a_folder_of_cgroups_that_is_not_there_is_named_and_the_plugin_takes_par
     with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
         node.runtime = runtime
         node.attach(cgroupsDir="/nowhere")
-        wait_for(lambda: "cannot look for the container's cgroup" in caplog.text)
+        wait_for(lambda: "cannot search the container's cgroup" in caplog.text)
         with pytest.raises(nri.PluginRejected, match=r"'/nowhere'; check --cgroups-dir"):
             runtime.start_container(node.pod, node.container())
 
@@ -204,7 +204,7 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
 @pytest.mark.parametrize(
     ("annotation", "fields", "said"),
     [
-        ("gold", {}, 'there is no class "gold"; classes here: track, plain'),
+        ("gold", {}, 'class "gold" not found; classes: track, plain'),
         ("track", {"id": "ctr-9"}, "no cgroup below .* has the id of container app"),
         ("track", {"name": ".."}, "'..' is not the name of a folder"),
         ("track", {"name": "a/b"}, "'a/b' is not the name of a folder"),
@@ -224,7 +224,7 @@ def test_a_link_in_place_of_a_folder_is_not_followed(node: Node) -> None:
     node.attach()
     (node.folder / "run" / "default").mkdir(parents=True)
     (node.folder / "run" / "default" / "pod").symlink_to(node.folder)
-    with pytest.raises(nri.NriError, match="it is a link, or no folder"):
+    with pytest.raises(nri.NriError, match="not a folder, or a link"):
         node.runtime.start_container(node.pod, node.container())
     assert not (node.folder / "app").exists()
 
@@ -234,8 +234,8 @@ def test_without_the_program_the_start_warns_and_its_containers_do_not_start(
 ) -> None:
     node.program.unlink()
     node.attach()
-    assert "there is no program memtierd in PATH" in caplog.text
-    with pytest.raises(nri.NriError, match="there is no program memtierd in PATH"):
+    assert "program memtierd not found in PATH" in caplog.text
+    with pytest.raises(nri.NriError, match="program memtierd not found in PATH"):
         node.runtime.start_container(node.pod, node.container())
 
 
@@ -249,8 +249,8 @@ def test_a_class_without_a_configuration_has_no_process(node: Node) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"classes": [{"name": "a"}, {"name": "a"}]}, 'classes: "a" is there twice'),
-        ({"classes": [{"name": ""}]}, r"classes\[0\]: a class has an empty name"),
+        ({"classes": [{"name": "a"}, {"name": "a"}]}, 'classes: duplicate name "a"'),
+        ({"classes": [{"name": ""}]}, r"classes\[0\]: the name of a class must not be empty"),
         ({"classes": [{"name": "a", "allowswap": "yes"}]}, "expected true or false"),
     ],
 )
@@ -274,8 +274,8 @@ def test_a_creation_is_answered_with_files_and_what_is_not_known_is_told(
         "memory.swap.max": "7", "memory.high": "max"
     }  # fmt: skip
     assert asked(memory_low="1", **{"class": "plain"}) == {}
-    assert 'annotation "memory.low.memtierd.nri.io" is not known' in caplog.text
-    with pytest.raises(nri.PluginRejected, match='there is no class "gold"'):
+    assert 'unknown annotation "memory.low.memtierd.nri.io"' in caplog.text
+    with pytest.raises(nri.PluginRejected, match='class "gold" not found'):
         asked(**{"class": "gold"})
 
 
@@ -297,7 +297,7 @@ def test_a_running_container_that_cannot_have_its_process_is_told(node: Node, ca
     with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
         node.runtime = runtime
         node.attach()
-    assert "container default/pod/app: there is no program memtierd in PATH" in caplog.text
+    assert "container default/pod/app: program memtierd not found in PATH" in caplog.text
 
 
 def test_a_folder_that_cannot_be_removed_is_told(
@@ -311,10 +311,10 @@ def test_a_folder_that_cannot_be_removed_is_told(
 
     monkeypatch.setattr(daemon, "remove_tree", refuse)
     node.runtime.stop_container(node.pod, node.container())
-    assert "the folder of memtierd is left: " in caplog.text
+    assert "the folder of memtierd cannot be removed: " in caplog.text
 
 
 def test_without_cgroup_v2_it_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memtierd, "detect", lambda _: Hierarchies(Root("/"), ()))
-    with pytest.raises(nri.NriError, match=r"cgroupsDir: no cgroup v2 is mounted here \(give --cgroups-dir"):
+    with pytest.raises(nri.NriError, match=r"cgroupsDir: cgroup v2 is not mounted \(name its mount with --cgroups-dir"):
         nri_runtime.add(Memtierd(), idx="10")

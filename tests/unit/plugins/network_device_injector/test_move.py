@@ -74,11 +74,11 @@ def test_the_pod_may_use_a_name_that_the_host_has_and_the_host_s_names_stay_free
 FAILURES: dict[str, tuple[list[NetworkDevice], str]] = {
     "the second is not there": (
         [NetworkDevice("eth1", "net1", "192.0.2.7", 24, 1400), NetworkDevice("eth9", "net9")],
-        "network device eth9: the host has no such device",
+        "network device eth9: not found on the host",
     ),
     "the pod has the name": (
         [NetworkDevice("eth1", "net1"), NetworkDevice("eth2", "lo")],
-        "network device eth2: the pod has a device lo already",
+        "network device eth2: the pod already has a device lo",
     ),
     "an MTU that the device refuses": (
         [NetworkDevice("eth2", "net2"), NetworkDevice("eth1", "net1", mtu=1_000_000)],

@@ -109,7 +109,7 @@ def fail_on_the_second(runtime: FakeRuntime) -> None:
     runtime.add(NetworkDeviceInjector())
     with pod_network() as network:
         pod = pod_with("[{name: eth1, new_name: net1}, {name: eth9}]", network.path)
-        with pytest.raises(PluginRejected, match="eth9: the host has no such device; all network devices are back"):
+        with pytest.raises(PluginRejected, match="eth9: not found on the host; all network devices are back"):
             runtime.run_pod_sandbox(pod)
         assert names(network.ip("-json", "link")) == {"lo"}
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
@@ -256,7 +256,7 @@ def test_what_goes_wrong_at_the_end_of_a_pod_is_logged(
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert [text.partition(" [pod")[0] for text in said] == [
         f"network namespace {__file__}/net: Not a directory",
-        "devices that have come back: Too many open files",
+        "cannot restore devices that are back on the host: Too many open files",
     ]
 
 
@@ -275,7 +275,7 @@ def fail_to_undo(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
         pod = pod_with("[{name: eth1, address: 192.0.2.7}]", network.path)
         with pytest.raises(
             PluginRejected,
-            match="eth1: Device or resource busy; not all of it could be undone: eth1: addresses, routes, up",
+            match="eth1: Device or resource busy; some steps could not be undone: eth1: addresses, routes, up",
         ):
             runtime.run_pod_sandbox(pod)
 

@@ -74,6 +74,6 @@ def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pyt
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(module.metadata, "distribution", missing)
-    with pytest.raises(NriError, match=r"not installed, so no project can name it\. First: pip install "):
+    with pytest.raises(NriError, match=r"not installed, so it cannot be packed\. First: pip install "):
         own_wheel(tmp_path / "wheels")
     assert not (tmp_path / "wheels").exists()

@@ -39,15 +39,15 @@ def test_monitoring_takes_gos_words(nri_runtime: FakeRuntime, text: str, value: 
 @pytest.mark.parametrize(
     ("field", "text", "said"),
     [
-        ("closid", "", "\"\" cannot be the name of a class; write one such as 'gold'"),
+        ("closid", "", "\"\" cannot be the name of a class; write, for example, 'gold'"),
         ("closid", "..", '".." cannot be the name of a class'),
         ("closid", "../../etc", '"../../etc" cannot be the name of a class'),
         ("closid", "info", '"info" cannot be the name of a class'),
         ("closid", "a\nb", '"a\\nb" cannot be the name of a class'),
-        ("schemata", "", "[0]: \"\" is no line of schemata; write such as 'L3:0=ff;1=ff,MB:0=50'"),
-        ("schemata", "L3:0=ff,", '[1]: "" is no line of schemata'),
-        ("schemata", "L3", '[0]: "L3" is no line of schemata'),
-        ("schemata", "L3:0=ff;1", '[0]: "L3:0=ff;1" is no line of schemata'),
+        ("schemata", "", "[0]: \"\" is not a line of schemata; write, for example, 'L3:0=ff;1=ff,MB:0=50'"),
+        ("schemata", "L3:0=ff,", '[1]: "" is not a line of schemata'),
+        ("schemata", "L3", '[0]: "L3" is not a line of schemata'),
+        ("schemata", "L3:0=ff;1", '[0]: "L3:0=ff;1" is not a line of schemata'),
         ("enablemonitoring", "yes", '"yes" is neither true nor false; write one of the two'),
         ("enablemonitoring", "", '"" is neither true nor false; write one of the two'),
     ],
@@ -74,5 +74,5 @@ def test_annotations_without_effect_are_told(nri_runtime: FakeRuntime, caplog: p
     warnings = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.levelname == "WARNING"]
     assert warnings == [
         "annotation closid.rdt.noderesource.dev/pod has no effect; write closid.rdt.noderesource.dev/container.NAME",
-        'annotation "closID.rdt.noderesource.dev/container.c0" is not known; known: closid, schemata, enablemonitoring',
+        'unknown annotation "closID.rdt.noderesource.dev/container.c0"; known: closid, schemata, enablemonitoring',
     ]

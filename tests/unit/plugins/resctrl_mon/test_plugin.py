@@ -126,7 +126,7 @@ def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Pa
 @pytest.mark.parametrize(
     ("uid", "group", "said"),
     [
-        ("../../etc", "", 'uid "../../etc" is no UUID'),
+        ("../../etc", "", 'uid "../../etc" is not a UUID'),
         (UID, "silver", f"monitoring group of {UID}: there is no such group"),
         (UID, "../x", "cannot be the name of a group"),
     ],
@@ -140,14 +140,14 @@ def test_what_cannot_be_monitored_is_told_and_its_container_runs(
     nri_runtime.post_create_container(pod(uid), made)
     nri_runtime.post_start_container(pod(uid), made)
     nri_runtime.remove_pod_sandbox(pod(uid))
-    assert said in caplog.text and "the runtime gives no process id" in caplog.text
+    assert said in caplog.text and "the runtime sends no process id" in caplog.text
 
 
 def test_without_resctrl_the_start_says_that_nothing_is_monitored(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     attach(nri_runtime, tmp_path)
-    assert f"{tmp_path} has no mon_groups, no pod is monitored" in caplog.text
+    assert f"{tmp_path} has no mon_groups, so no pod is monitored" in caplog.text
     nri_runtime.post_create_container(pod(), container())
     assert list(tmp_path.iterdir()) == []
 
@@ -160,7 +160,7 @@ def test_a_cri_o_that_tells_no_process_ids_is_refused(resctrl: Path, version: st
         if not refused:
             attach(runtime, resctrl)
             return
-        with pytest.raises(nri.NriError, match="gives plugins no process ids"):
+        with pytest.raises(nri.NriError, match="sends no process ids to plugins"):
             attach(runtime, resctrl)
 
 

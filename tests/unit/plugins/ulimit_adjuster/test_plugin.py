@@ -62,18 +62,18 @@ def test_an_annotation_for_the_whole_pod_has_no_effect_and_the_log_says_what_has
     [
         ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
         ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
-        ("[{type: cpu, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1; write a hard limit"),
+        ("[{type: cpu, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1; raise hard to at least 2"),
         (
             "[{type: cpu, hard: -1, soft: 2}]",
-            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+            "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
-        ("[{type: cpu, soft: 2}]", "[0]: the soft limit, 2, is above the hard one, 0; add 'hard: ...'"),
+        ("[{type: cpu, soft: 2}]", "[0]: soft limit 2 exceeds hard limit 0; add 'hard: ...'"),
         ("[{type: cpu, hard: unlimited}]", '[0].hard: "unlimited" is not a number; write a whole number'),
         (
             "[{type: cpu, hard: -1, soft: -1}]",
-            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+            "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
-        ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; leave one of them out'),
+        ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; remove one of them'),
         ("{type: cpu}", "expected a list, not a table of keys; begin each of its items with '- '"),
     ],
 )

@@ -75,13 +75,13 @@ def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: N
 
 def test_a_broken_file_keeps_it_from_starting(nri_runtime: FakeRuntime, node: Node) -> None:
     node.write('{"plugins": [{"type": ""}]}')
-    with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: the name of a program was expected"):
+    with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: expected the name of a program"):
         nri_runtime.add(V010Adapter(), config=node.config)
 
 
 @pytest.mark.parametrize("key", ["plugin_timeout", "output_limit"])
 def test_limits_of_nothing_are_refused(nri_runtime: FakeRuntime, key: str) -> None:
-    with pytest.raises(Exception, match="must be above 0"):
+    with pytest.raises(Exception, match="must be positive"):
         nri_runtime.add(V010Adapter(), config=f"{key}: 0")
 
 
@@ -132,6 +132,6 @@ def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
 
 def test_as_a_program_it_says_its_flags_with_what_they_are_without_them() -> None:
     said = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
-    assert "--conf FILE which plugins there are (default /etc/nri/conf.json)" in said
-    assert "--bin-dir DIR where they are, after PATH (default /opt/nri/bin)" in said
-    assert "--plugin-timeout TIME what each of them may take (default 10s)" in said
+    assert "--conf FILE the list of plugins (default /etc/nri/conf.json)" in said
+    assert "--bin-dir DIR folder of plugins, searched after PATH (default /opt/nri/bin)" in said
+    assert "--plugin-timeout TIME limit for one plugin (default 10s)" in said

@@ -59,7 +59,7 @@ def test_another_argument_is_a_result_that_says_so(tmp_path: Path, arguments: tu
 def test_without_a_request_it_ends_with_1_and_no_result(tmp_path: Path, given: str) -> None:
     code, result, said = program(tmp_path, "return None", "invoke", given=given)
     assert (code, result) == (1, None)
-    assert "the request on stdin cannot be read" in said
+    assert "invalid request on stdin" in said
 
 
 def test_a_request_has_everything_that_the_runtime_said() -> None:
@@ -137,7 +137,7 @@ def test_a_refusal_ends_with_0_too_and_is_the_result(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("invoked")
 @pytest.mark.parametrize(
     ("given", "reason"),
-    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "it is not an object")],
+    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "not an object")],
     ids=["no JSON", "too deep", "no object"],
 )
 def test_a_request_that_cannot_be_read_is_told_with_the_reason_and_the_plugin_is_not_asked(
@@ -145,7 +145,7 @@ def test_a_request_that_cannot_be_read_is_told_with_the_reason_and_the_plugin_is
 ) -> None:
     asked: list[Request] = []
     code, written = ended(asked.append, given)
-    assert str(code).startswith("the request on stdin cannot be read: ")
+    assert str(code).startswith("invalid request on stdin: ")
     assert reason in str(code)
     assert (written, asked) == ("", [])
 

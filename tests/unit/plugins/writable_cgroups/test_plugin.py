@@ -75,7 +75,7 @@ def test_where_the_host_does_not_delegate_the_mount_stays_and_the_log_says_why(
     assert create(attach(nri_runtime, tmp_path, mounts), {KEY: "true"}, mount(*OPTIONS)) == nri.Adjustment()
     warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     told = [text for text in warnings if "the runtime allows" not in text]  # not of a slow machine
-    assert "no cgroup v2 mounted with nsdelegate" in told[0]
+    assert "no cgroup v2 is mounted with nsdelegate" in told[0]
     assert f"annotation {KEY} has no effect" in told[1]
 
 
