@@ -119,7 +119,7 @@ def _nested(depth: int) -> bytes:
 #: By name what makes the blocks of a recording.
 BOMBS: dict[str, Callable[[], Iterable[bytes]]] = {
     "records without content": lambda: [_opened(), *[block(b"\x0a\x00" * (_BLOCK_BYTES // 2))] * 4],
-    "fields that are not records": lambda: [_opened(), *[block(b"\x12\x00" * (_BLOCK_BYTES // 2))] * 4],
+    "fields other than records": lambda: [_opened(), *[block(b"\x12\x00" * (_BLOCK_BYTES // 2))] * 4],
     "events without an end": lambda: _blocks(
         _record(kind=t.BEGINS, time_ns=_NOW_NS + n, serial=n, event="CreateContainer") for n in range(100_000)
     ),

@@ -1,8 +1,4 @@
-"""The parts of a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
-
-Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.trace.drift_sources`,
-`nri.service.client`.
-"""
+"""Further parts of a node for the page of `nri inspect`: drift, the node's agent, placement."""
 
 from __future__ import annotations
 
@@ -32,21 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeParts"]
 
-#: Seconds between two looks at cgroups; rows of drift that are shown.
+#: Read cgroups at most this often; show this many rows of drift.
 _DRIFT_INTERVAL_S, _MAX_ROWS = 2.0, 500
 _ANSWER_S: Final = 5.0
 
 
 class NodeParts:
-    """The parts of this node. `close` it, or use it in a `with`.
+    """The parts of this node. `close` it, or use it as a context manager.
 
     Args:
-        client: of the runtime's admin socket.
+        client: client of the runtime's admin socket.
         socket: the runtime's NRI socket; None for the default one.
         agent_socket: the agent's; None for the default one.
-        state_dir: where a plugin for placement has its socket.
+        state_dir: folder with the socket of a placement plugin.
         root: the machine's root file system.
-        timeout_s: how long each part has to answer, in seconds; None for 5.
+        timeout_s: timeout of each part in seconds; None for 5.
     """
 
     def __init__(
@@ -78,7 +74,7 @@ class NodeParts:
         self.close()
 
     def close(self) -> None:
-        """Leave the runtime, if it was joined."""
+        """Disconnect from the runtime."""
         self._stack.close()
 
     def _drift(self, _: str) -> dict[str, Any]:
@@ -88,13 +84,13 @@ class NodeParts:
                     self._look = self._look or self._connect()
                     self._answer = monotonic(), self._look()
                 except BaseException:
-                    self._stack.close()  # the next look joins anew
+                    self._stack.close()  # the next call connects again
                     self._look = None
                     raise
             return self._answer[1]
 
     def _connect(self) -> Callable[[], dict[str, Any]]:
-        """Join the runtime, and return what looks at the cgroups once."""
+        """Connect to the runtime, and return a function that compares values with the cgroups."""
         drift = Drift(detect(Root(self._root)))
         agent = self._agent_socket or (self._agent_path if os.path.exists(self._agent_path) else "")
         values = sources(self._stack, self._socket, agent, self._timeout_s)
@@ -120,7 +116,7 @@ class NodeParts:
         if status == 404 and pod:
             return None
         if status != 200 or not isinstance(answer, dict):
-            raise NriError(f"{self._agent_path} answered {status}, and not as an agent does")
+            raise NriError(f"{self._agent_path} is not the socket of an agent (status {status})")
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:

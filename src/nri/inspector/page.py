@@ -1,7 +1,6 @@
-"""The page as bytes: with the policy by which a browser runs its own script and nothing else, and as a snapshot.
+"""The page, its HTTP headers, and snapshots as one file.
 
-The policy names the page's one script and one style by their hashes: a script in a name or an error has no way to run,
-even if the page did not write all that comes from others as text. Next: `page.html`.
+The content security policy allows the page's script and style by their hashes, so that no other script can run.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_CONTAINERS", "MAX_EVENTS", "headers", "page", "snapshot"]
 
-#: The most that a snapshot has.
+#: Limits of a snapshot.
 MAX_EVENTS: Final = 5000
 MAX_CONTAINERS: Final = 500
 _DATA: Final = '<script id="data" type="application/json">null</script>'
 
 
 def page() -> bytes:
-    """The page, without data."""
+    """Return the page without data."""
     return (files("nri.inspector") / "page.html").read_bytes()
 
 
@@ -48,7 +47,7 @@ def _policy(source: str) -> str:
 
 
 def headers() -> dict[str, str]:
-    """The headers of all answers."""
+    """Return the headers of all answers."""
     return {
         "Content-Security-Policy": f"{_policy(page().decode())}; frame-ancestors 'none'",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -59,7 +58,7 @@ def headers() -> dict[str, str]:
 
 
 def snapshot(source: Source) -> bytes:
-    """The page with what a source has, as one file that needs nothing else; bounded in events, containers and bytes."""
+    """Return the page with the data of a source as one file, within limits for events, containers and bytes."""
     events, has_all_events = _encoded(_by_key(source.rows(MAX_EVENTS, MAX_CONTAINERS)), source.snapshot_bytes)
     listed = source.containers()
     shown = listed["containers"][:MAX_CONTAINERS]
@@ -94,12 +93,12 @@ def snapshot(source: Source) -> bytes:
 
 
 def _json(value: Any) -> str:
-    """A value as JSON that ends no script."""
+    """A value as JSON that cannot end the script element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
 def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with their keys; events of a crafted recording may have one key together, and the first of them is kept."""
+    """Rows with their keys, without duplicates, which a crafted recording may have."""
     keys = set[str]()
     for row in rows:
         if row["key"] not in keys:
@@ -108,7 +107,7 @@ def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
 
 
 def _encoded(rows: Iterable[tuple[str, Any]], max_bytes: int) -> tuple[list[tuple[str, str]], bool]:
-    """Those of the rows that are there as JSON, with their names, up to a number of bytes; whether these are all."""
+    """Rows as JSON up to a number of bytes, and whether these are all."""
     encoded: list[tuple[str, str]] = []
     for name, row in rows:
         if row is None:

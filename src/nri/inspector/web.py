@@ -1,8 +1,7 @@
-"""The page and its data over HTTP, for browsers that have the token: GET alone, which changes nothing.
+"""Serve the page and its data over HTTP, read-only, for browsers with the token.
 
-The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
-The page itself has no data, and is for all. A page that another site has made a browser open, or a name of another site
-that leads here, gets nothing. New events come as server-sent events. Next: `nri.service.http`.
+The token is in the fragment of the page's URL, which browsers do not send, and in a header of each request for data.
+The page itself has no data. Requests from other sites, or to other host names, are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Web"]
 
-#: Bytes of a token, which nobody guesses however often they may try.
+#: Length of a random token.
 _TOKEN_BYTES: Final = 24
 
 
@@ -33,15 +32,15 @@ class Web:
     """Serves a source until `close`.
 
     Args:
-        source: what the page shows.
-        address: HOST:PORT; port 0 takes any.
-        token: what those who ask have to know; None makes one.
+        source: the data of the page.
+        address: HOST:PORT; port 0 for any free port.
+        token: the token that requests must have; None for a random one.
 
     Attributes:
-        token: as above.
-        url: where the page is, with the token.
+        token: the token.
+        url: the URL of the page with the token.
 
-    Raises NriError if the address cannot be listened on.
+    Raises NriError if the server cannot listen on the address.
     """
 
     def __init__(self, source: Source, address: str = "127.0.0.1:0", token: str | None = None) -> None:
@@ -74,20 +73,20 @@ class Web:
     def _guard(self, path: str, fields: Mapping[str, str]) -> Answer | None:
         host = fields.get("host", "")
         if not self._is_own_host(host):
-            return text_answer("open the address that nri inspect has printed, not another name of this machine\n", 403)
+            return text_answer("wrong host name: open the address that nri inspect has printed\n", 403)
         if path == "/":
             return None
         if fields.get("origin", f"http://{host}") != f"http://{host}":
-            return text_answer("another site may not ask\n", 403)
+            return text_answer("requests from other sites are not allowed\n", 403)
         expected = f"Bearer {self.token}".encode()
         if hmac.compare_digest(fields.get("authorization", "").encode(), expected):
             return None
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
 
     def _is_own_host(self, host: str) -> bool:
-        """Whether a request was made to this machine by a number, or by the name that we listen on.
+        """Whether the host of a request is an IP address, or the name that the server listens on.
 
-        Another name may be one of a site that has made it lead here, so that its own pages can ask.
+        Any other name may belong to a site that resolves it to this machine (DNS rebinding).
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -119,10 +118,10 @@ def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
         value = ask()
     except SourceUnavailable as error:
         return text_answer(f"{error}\n", 503)
-    return text_answer("not there, or not any more\n", 404) if value is None else json_answer(value)
+    return text_answer("not found\n", 404) if value is None else json_answer(value)
 
 
 def _server_sent_events(source: Source, after: str, text: str) -> Generator[bytes]:
-    """The events of a source, as server-sent events; also that it does not answer."""
+    """The events of a source as server-sent events."""
     for update in source.follow(after, text):
         yield f"data: {json.dumps(update)}\n\n".encode()

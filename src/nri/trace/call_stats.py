@@ -1,7 +1,4 @@
-"""How long plugins took, and how often they failed: counted, with percentiles, in bounded memory. Pure.
-
-Next: `nri.trace.live_events` sums up what happens now, `nri trace stat` what was recorded.
-"""
+"""Statistics of plugin calls in bounded memory: counts, failures, percentiles of durations."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ROWS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
 
-#: Rows at most: the names of plugins and events are others'.
+#: Limit for rows: names of plugins and events are not trusted.
 MAX_ROWS: Final = 4_000
-#: Durations that differ, of all rows together: those that are kept in any case, and bytes of a recording for each.
+#: Limit for different durations of all rows: in any case, and one more for this many bytes of a recording.
 _DURATIONS, _BYTES_PER_DURATION = 50_000, 40
 
 
 def percentile(counts: Counter[float], percent: int) -> float | None:
-    """The smallest value that so many percent of the values do not exceed; None without a value."""
+    """The smallest value that `percent` percent of the values do not exceed; None without values."""
     below = 0
     for value in sorted(counts):
         below += counts[value]
@@ -30,7 +27,7 @@ def percentile(counts: Counter[float], percent: int) -> float | None:
 
 
 class DurationRoom:
-    """How many durations that differ the rows of one table may keep, by the bytes of the recording that they are of.
+    """The number of different durations that the rows of one table may keep, by the size of the recording.
 
     Attributes:
         left_out: calls whose duration was not kept.
@@ -41,14 +38,14 @@ class DurationRoom:
         self.left_out = 0
 
     def take(self) -> bool:
-        """Whether there is room for one more, which is taken."""
+        """Reserve room for a duration; return whether there was any."""
         self._left -= 1
         self.left_out += self._left < 0
         return self._left >= 0
 
 
 class CallStats:
-    """The calls of one plugin for one event. Durations are kept to three digits, as far as there is room."""
+    """Statistics of one plugin for one event. Durations have three digits."""
 
     def __init__(self, room: DurationRoom | None = None) -> None:
         self._room = room or DurationRoom()
@@ -56,7 +53,7 @@ class CallStats:
         self.durations: Counter[float] = Counter()
 
     def take(self, call_ms: float | None, failed: bool, refused: bool) -> None:
-        """Count a call: its milliseconds, None if it did not end; whether it failed; whether its answer was refused."""
+        """Count a call; `call_ms` is None if it did not end, `refused` is true if its answer was refused."""
         self.count += 1
         self.errors += failed
         self.refused += refused
@@ -66,7 +63,7 @@ class CallStats:
                 self.durations[duration_ms] += 1
 
     def row(self) -> dict[str, Any]:
-        """The sum as a table of JSON."""
+        """The statistics as a JSON object."""
         return {
             "count": self.count,
             "p50_ms": percentile(self.durations, 50),
@@ -80,11 +77,11 @@ class AllCallStats:
     """A `CallStats` for each plugin and event.
 
     Args:
-        recording_bytes: of the recording that is summed up.
+        recording_bytes: size of the recording.
 
     Attributes:
-        left_out: calls of those for which there was no row.
-        room: for durations.
+        left_out: calls without a row, because there were too many rows.
+        room: the room for durations.
     """
 
     def __init__(self, recording_bytes: int = 0) -> None:
@@ -94,7 +91,7 @@ class AllCallStats:
         self._overflow = CallStats(self.room)
 
     def of(self, plugin: str, event: str) -> CallStats:
-        """The row of a plugin for an event, to count one call in."""
+        """Return the statistics of a plugin for an event."""
         stats = self._sums.get((plugin, event))
         if stats is None:
             if len(self._sums) >= MAX_ROWS:
@@ -104,5 +101,5 @@ class AllCallStats:
         return stats
 
     def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-        """Plugin and event, and the row of each, sorted."""
+        """Yield the rows, sorted by plugin and event."""
         return ((key, self._sums[key].row()) for key in sorted(self._sums))

@@ -1,8 +1,7 @@
-"""Cut a part out of a recording: the events of some time, of a pod or of a container, as a trace of its own.
+"""Copy a part of a recording, for example the events of a pod, to a separate trace.
 
-Rules: whole records are copied as they are, also those of kinds and fields that this version does not know. Notes on
-plugins and on the recording stay, so that the part can be read without the rest. Values that the recorder has replaced
-stay replaced. The recording is read twice, first to choose events, then to copy them. Next: `nri.trace.history`.
+Records are copied unchanged, including unknown kinds and fields, with all notes on plugins and on the recording. The
+recording is read twice, first to select events, then to copy them.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EVENTS", "choose", "cut", "write_part"]
 
-#: Events of a part: of any recording, for one more this many bytes, and in any case. A part with more is a second
-#: recording.
+#: Limit for selected events: in any case, one more for this many bytes of the recording, and at most. A part with more
+#: is a second recording.
 _EVENTS, _BYTES_PER_EVENT = 50_000, 50
 MAX_EVENTS: Final = 1_000_000
-#: About what a record takes in memory besides its bytes.
+#: The memory of a record in addition to its bytes.
 _RECORD_BYTES: Final = 200
 
 
@@ -39,11 +38,11 @@ def choose(
     selection: str = "that",
     through: Callable[[Iterator[Event]], Iterator[Event]] = iter,
 ) -> set[tuple[int, int]]:
-    """The events that began between two times and are `is_selected`, by recording and serial number.
+    """Select events that began between two times, as pairs of recording and serial number.
 
-    `selection` says in errors what they were to be. All events pass `through`, for those who show how far it is.
+    `selection` describes them in errors. `through` sees all events, for example to show progress.
 
-    Raises ConfigError if there is none, or if there are more than a part of this recording may have.
+    ConfigError for no events, or too many.
     """
     chosen: set[tuple[int, int]] = set()
     max_events = min(_EVENTS + trace.size_bytes // _BYTES_PER_EVENT, MAX_EVENTS)
@@ -53,16 +52,16 @@ def choose(
         if since_ns <= event.began_ns <= until_ns and is_selected(event):
             chosen.add((event.recording, event.serial))
             if len(chosen) > max_events:
-                step = "choose fewer with --since and --until"
-                raise ConfigError(trace.path, "", f"more than {count(max_events, 'event')} to cut", step)
+                step = "select fewer with --since and --until"
+                raise ConfigError(trace.path, "", f"more than {count(max_events, 'event')} selected", step)
     if not chosen:
-        step = f"nri trace show {trace.path} lists what there is"
-        raise ConfigError(trace.path, "", f"none of its {count(number, 'event')} fits {selection}", step)
+        step = f"list all events: nri trace show {trace.path}"
+        raise ConfigError(trace.path, "", f"none of its {count(number, 'event')} matches {selection}", step)
     return chosen
 
 
 def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10) -> Iterator[bytes]:
-    """The bytes of a trace file with the chosen events, in pieces; blocks have so many bytes before compression."""
+    """Yield a trace file with the selected events; `block_bytes` is the size of blocks before compression."""
     yield blocks.MAGIC
     block: list[t.Record] = []
     size = 0
@@ -73,12 +72,12 @@ def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10
             block, size = [], 0
         block.append(record)
         size += length
-    if block:  # its file may have been removed meanwhile
+    if block:  # empty if the recorder has removed the file meanwhile
         yield _block(block)
 
 
 def _records(trace: Trace, events: set[tuple[int, int]]) -> Iterator[t.Record]:
-    """The records to copy, and between those of recordings that go on beside each other, which one follows."""
+    """Yield the records to copy, and an OPENED record where another of several concurrent recordings continues."""
     current = 0
     for record, recording in trace.records():
         if record.kind == t.OPENED:
@@ -98,7 +97,7 @@ def _block(records: list[t.Record]) -> bytes:
 
 
 def write_part(path: str, pieces: Iterable[bytes]) -> None:
-    """Write the pieces into a new file, which only its owner may read; a failed attempt leaves no file.
+    """Write the pieces to a new file that only its owner may read; a failure leaves no file.
 
     Raises NriError if the file exists already, or cannot be written.
     """
@@ -107,10 +106,10 @@ def write_part(path: str, pieces: Iterable[bytes]) -> None:
         try:
             with open(descriptor, "wb") as file:
                 file.writelines(pieces)
-        except BaseException:  # a full disk, Ctrl-C: give back what the attempt took
+        except BaseException:  # a full disk, or Ctrl-C
             os.unlink(path)
             raise
     except FileExistsError:
-        raise NriError(f"cannot write {path}: it is there already: give another name, or remove it") from None
+        raise NriError(f"cannot write {path}: it already exists. Use another name, or remove it") from None
     except OSError as error:
         raise NriError(f"cannot write {path}: {error.strerror or error}") from None

@@ -1,8 +1,6 @@
-"""Recorded events as other tools read them: spans in OTLP/JSON, and a Chrome trace that Perfetto opens.
+"""Export recorded events for other tools: spans in OTLP/JSON, and a Chrome trace, which Perfetto opens.
 
-Rules: names and times only, never a message, so that an export tells no values. Ids of spans follow from the
-recording, so that the same one exports the same. A step without an end lasts as long as is known of it. Both formats
-come piece by piece, and no history is held as a whole. Next: `nri.trace.history`, whose events these are.
+An export has names and times but no messages. Equal recordings give equal exports. The output comes in pieces.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "chrome", "otlp"]
 
-#: Spans and characters of a line of OTLP/JSON, and the longest text of an attribute.
+#: Limits for the spans and characters of a line of OTLP/JSON, and for a text of an attribute.
 _MAX_SPANS, _MAX_LINE_CHARACTERS, _MAX_TEXT_CHARACTERS = 500, 256 << 10, 1024
-#: Lines of a process of a Chrome trace, and of all processes together.
+#: Limits for the lines of a process in a Chrome trace, and of all processes together.
 _MAX_LINES, _MAX_ALL_LINES = 256, 65_536
-#: Processes of a Chrome trace; the names of plugins are others'.
+#: Limit for processes in a Chrome trace: names of plugins are not trusted.
 _MAX_PROCESSES, _OTHER_PLUGINS = 4096, "further plugins"
-#: OTLP: a span inside of a program, a call of another one; a status that is an error.
+#: OTLP: the kind of a span inside a program, of a call to another program; the status of an error.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
 def otlp(events: Iterable[Event]) -> Iterator[str]:
-    """Lines of OTLP/JSON: a span for each event, and one below it for each plugin that was asked."""
+    """Yield lines of OTLP/JSON: a span for each event, and a child span for each call of a plugin."""
     spans: list[str] = []
     characters = 0
     for event in events:
@@ -45,7 +43,7 @@ def otlp(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _line(spans: list[str]) -> str:
-    """A line of OTLP/JSON with spans that are encoded already."""
+    """A line of OTLP/JSON with encoded spans."""
     resource = json.dumps({"attributes": _attributes({"service.name": "nri"})})
     scoped = f'{{"scope": {{"name": "nri.trace"}}, "spans": [{", ".join(spans)}]}}'
     return f'{{"resourceSpans": [{{"resource": {resource}, "scopeSpans": [{scoped}]}}]}}\n'
@@ -78,7 +76,7 @@ def _span(
 
 
 def _id(size: int, *parts: object) -> str:
-    """An id of so many bytes, in hexadecimal digits as OTLP/JSON has them."""
+    """An id of `size` bytes in hexadecimal digits."""
     return blake2b(repr(parts).encode(), digest_size=size).hexdigest()
 
 
@@ -87,9 +85,9 @@ def _attributes(values: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def chrome(events: Iterable[Event]) -> Iterator[str]:
-    """A Chrome trace in pieces: a process for the runtime and one for each plugin, times in microseconds.
+    """Yield a Chrome trace: a process for the runtime and one for each plugin, times in microseconds.
 
-    Bars that overlap are on lines of their own: a viewer would else take one for a part of the other.
+    Overlapping bars are on separate lines: a viewer would show one as a part of the other.
     """
     yield '{"displayTimeUnit": "ms", "traceEvents": ['
     comma = ""
@@ -129,7 +127,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
 
 
 def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
-    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are `max_lines`."""
+    """The first line, from 1, whose last bar has ended; else a new one, or the last of `max_lines`."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
@@ -140,7 +138,7 @@ def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) ->
 
 
 def _names(event: Event) -> dict[str, str]:
-    """The names of an event's pod and container, as OpenTelemetry calls them."""
+    """The names of an event's pod and container by OpenTelemetry's attributes."""
     pod, container = event.pod, event.container
     names = {"rpc.method": event.name}
     if pod is not None:
@@ -151,7 +149,7 @@ def _names(event: Event) -> dict[str, str]:
 
 
 def _fault(part: Event | Step) -> str:
-    """Why an event or a plugin's call failed, or why its answer was refused; empty if neither."""
+    """The reason why an event or a call failed, or why an answer was refused; or ""."""
     error = part.error or getattr(part, "refused", None)
     return "" if error is None else (error.text or error.kind or "failed")[:_MAX_TEXT_CHARACTERS]
 
@@ -161,5 +159,5 @@ def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str
     return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name; each takes events and gives pieces of text.
+#: The formats by name: functions from events to pieces of text.
 FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}

@@ -1,17 +1,11 @@
-"""The recorder: writes every step of every event of a process into a folder of trace files, behind the reporter seam.
+"""Record every step of every event of a process into a folder of trace files.
 
     with Recorder("/var/lib/nri/traces") as recorder:
         Adaptation(..., reporters=[recorder])
 
-An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. Requests are copied,
-while a plugin is at work, into slabs that are used again: if they were kept, the next request would be encoded into
-memory that no cache has, which costs the event more than all steps. A thread of the recorder's own makes records of the
-steps, redacts and compresses them, and writes what it has twice a second, however often it is woken: so a kill at any
-byte costs a second at most, and no block before it.
-Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
-is full costs steps, never an event: what was written of a block is taken back, so that the file can be read to its end,
-and goes on once there is room. A file or folder that somebody removes or empties is begun anew. Next:
-`nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
+Each step costs an event one tuple and one `append`. A thread encodes, redacts and compresses the steps, and writes a
+block twice a second, so a kill loses at most one second. If steps come faster than they can be written, or the disk is
+full, steps are lost, counted, and noted in the file.
 """
 
 from __future__ import annotations
@@ -45,33 +39,33 @@ __all__ = ["Limits", "Recorder"]
 
 log = logging.getLogger("nri.trace")
 
-#: Steps that wake the thread, and steps and bytes that are held at most.
+#: Wake the thread at this many steps; hold at most this many steps and bytes.
 _WAKE_STEPS, _MAX_STEPS, _MAX_HELD_BYTES = 128, 32768, 64 << 20
-#: Slabs for copies of requests, the bytes of the longest, and events that may have some at a time.
+#: Number and size of buffers for copies of requests, and number of events that may have some.
 _SLABS, _SLAB_BYTES, _MAX_LENT = 512, 16 << 10, 32
-#: A block is written when it has so many bytes; all that there is, so often.
+#: Write a block at this size, and at least this often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
-#: What a block has room for besides steps: that some are lost.
+#: Reserve this much of a block for a record of lost steps.
 _LOSS_BYTES: Final = 64
-#: After so many records the thread lets others run.
+#: Let other threads run after this many records.
 _YIELD_RECORDS: Final = 128
-#: The kinds of steps, each looked up once.
+#: Kinds of steps as constants, because the generated enum is slow.
 _BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
-#: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
+#: Limits for events with a remembered request, for plugins with a remembered state, and for texts.
 _MAX_OPEN_EVENTS, _MAX_PLUGINS, _MAX_TEXT_CHARACTERS, _MAX_ABOUT_CHARACTERS = 4096, 256, 4096, 1 << 20
-#: A disk without room, and how long nothing more is said of one after it has been told.
+#: Errors of a full disk, and the interval in which write errors are logged.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _REPORT_INTERVAL_S: Final = 60.0
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
 class Limits:
-    """How much a recorder keeps.
+    """Limits for files and folders of a recorder.
 
     Args:
-        file_bytes, file_s: a file of this size or age is ended, and a new one begun.
-        folder_bytes, folder_s: of the folder's traces the oldest are removed while they have more bytes together, and
-            those that were last written so many seconds ago.
+        file_bytes, file_s: start a new file at this size or age.
+        folder_bytes, folder_s: remove the oldest traces of the folder above this total size, and traces that were last
+            written this long ago.
     """
 
     def __init__(
@@ -90,12 +84,12 @@ class Recorder:
     """A `nri.interfaces.Reporter` that writes traces. Thread-safe; `close` it, or use it in a `with`.
 
     Args:
-        folder: where the files go; it is made if it is not there, for this user alone.
-        redact: replace values (see `nri.trace.redaction`); names stay, and so do the texts of errors.
-        about: more about the recording than versions, such as ``{"policy": text}``; kept in each file.
-        limits: how much is kept.
+        folder: folder of the files; created, for this user only, if it does not exist.
+        redact: replace values, but not names and error texts, see `nri.trace.redaction`.
+        about: metadata of the recording, such as ``{"policy": text}``, written to each file.
+        limits: limits for files and folder.
 
-    Raises OSError if the folder cannot be made or written to, unless because the disk is full: that may pass.
+    Raises OSError if the folder cannot be created or written to, except for a full disk, which is retried.
     """
 
     def __init__(
@@ -117,53 +111,51 @@ class Recorder:
         self._writing = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
         self._writing.start()
 
-    # -- what the seam tells ------------------------------------------------------------------------------------------
+    # -- calls of the adaptation --------------------------------------------------------------------------------------
 
-    # Each of these is passed several times in an event: no call, and no look at the bounds but at its beginning.
+    # Each of these runs several times in an event, so only the first one checks the limits.
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Take note: an event has come in."""
+        """Record the start of an event."""
         self._held_bytes += len(request)
         if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._wake_writer()
         self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """Take note: a plugin is asked."""
+        """Record a call of a plugin."""
         self._held_bytes += len(request)
         self._put((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """Take note: a plugin has answered."""
+        """Record the answer of a plugin."""
         if reply:
             self._held_bytes += len(reply)
         self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Take note: a plugin gave no answer, or an error."""
+        """Record an error of a plugin, or a missing answer."""
         self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Take note: an answer was taken, or refused, right after it came."""
+        """Record that an answer was merged or refused."""
         self._put((_MERGED, 0, serial, event, plugin, b"", error and _error(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
-        """Take note: an event is over."""
+        """Record the end of an event."""
         if reply:
             self._held_bytes += len(reply)
         self._put((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
-        """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
+        """Record a new state of a plugin."""
         self._held_bytes += sum(map(len, about.values()))
-        if (
-            len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES
-        ):  # a plugin may come and go as fast as it likes
+        if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:  # a plugin may reconnect at any rate
             self._wake_writer()
         self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
     def _wake_writer(self) -> None:
-        """Wake the thread, as many steps wait; take no more where there are too many."""
+        """Wake the thread; drop further steps if too many wait."""
         if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._put = self._drop
         if not self._wake.is_set():
@@ -172,12 +164,12 @@ class Recorder:
     def _drop(self, step: tuple[Any, ...]) -> None:
         if isinstance(step[5], tuple):
             self._slabs.replace()
-        self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
+        self._lost += 1  # not atomic, so messages say "at least"
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Write what is held, until `close`."""
+        """Write steps until `close`."""
         due = monotonic() + _BLOCK_S
         while not self._ended:
             self._wake.wait(max(0.0, due - monotonic()))
@@ -196,7 +188,7 @@ class Recorder:
             log.exception("a part of the recording could not be written")
 
     def _drain(self) -> None:
-        """Hand over what is held now; what comes meanwhile is for the next round."""
+        """Pass the steps that wait now to the writer."""
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
@@ -211,7 +203,7 @@ class Recorder:
         writer.lost += lost
 
     def close(self) -> None:
-        """Write what is held and end the file. Steps that come later are left out."""
+        """Write the waiting steps and end the file. Later steps are dropped."""
         self._ended = True
         self._put = self._drop
         self._wake.set()
@@ -236,12 +228,12 @@ def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
-    """A text of bounded length that a message can hold: file names may have halves of characters in them."""
+    """Cut a text, and replace lone surrogates, which file names may have and messages cannot."""
     return cut(text, length).encode(errors="replace").decode()
 
 
 def _error(error: Exception) -> t.Error:
-    """An error as it is kept: itself would keep the frames of its event."""
+    """Convert an error to a message: the exception would keep the frames of its event in memory."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
@@ -254,10 +246,10 @@ def _error(error: Exception) -> t.Error:
 
 
 class _Slabs:
-    """Copies of requests in memory that is used again: given out to events, and taken back when their end is written.
+    """Reusable buffers for copies of requests, lent to events until their end is written.
 
-    Each is made when it is first needed. One that does not come back is replaced; where none is left, or a request is
-    too long, it is kept as it is.
+    Keeping the requests would force each new one into uncached memory, which costs an event more than all its steps.
+    Without a free buffer, or for a long request, the request itself is kept.
     """
 
     def __init__(self) -> None:
@@ -266,10 +258,10 @@ class _Slabs:
         self._lent: dict[int, list[bytearray]] = {}
 
     def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
-        """A slab and the length of the request in it; the same as before if this event has it already. Any thread."""
+        """Copy a request; returns the buffer and the length, or the request itself. Thread-safe."""
         length, last = len(request), self._last
         if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
-            return last[1]  # nobody else has it before this event has ended
+            return last[1]  # reserved for this event until its end
         if not 0 < length <= _SLAB_BYTES:
             return request
         try:
@@ -284,27 +276,27 @@ class _Slabs:
         return copy
 
     def replace(self) -> None:
-        """Put a new slab in the place of one that may still be in use."""
+        """Replace a buffer that may still be in use."""
         self._free.append(bytearray())
 
-    # For the writer alone.
+    # Only for the writer.
 
     def lent(self, serial: int, slab: bytearray) -> None:
-        """Take note of an event's slab."""
+        """Record a buffer of an event."""
         slabs = self._lent.setdefault(serial, [])
         if not any(other is slab for other in slabs):
             slabs.append(slab)
-        if len(self._lent) > _MAX_LENT:  # its end was lost, or takes long
+        if len(self._lent) > _MAX_LENT:  # its end was lost, or is late
             for _ in self._lent.pop(next(iter(self._lent))):
                 self.replace()
 
     def ended(self, serial: int) -> None:
-        """Take an event's slabs back."""
+        """Return the buffers of an event."""
         self._free.extend(self._lent.pop(serial, ()))
 
 
 class _Writer:
-    """Makes records and blocks of steps, and files of blocks. Used by one thread."""
+    """Encodes steps as records and blocks, and writes files. Not thread-safe."""
 
     def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits, slabs: _Slabs) -> None:
         self._folder, self._about, self._limits, self._slabs = folder, about, limits, slabs
@@ -318,7 +310,7 @@ class _Writer:
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
-        self.lost = 0  # steps that are not in the file, which says so as soon as it can
+        self.lost = 0  # lost steps that are not noted in the file yet
         self._failing, self._reported_at = False, float("-inf")
         try:
             self._open()
@@ -328,7 +320,7 @@ class _Writer:
             self._failed(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
-        """Take a step into the present block."""
+        """Add a step to the current block."""
         kind, time_ns_, serial, event, plugin, message, error, duration_s = step
         if isinstance(message, tuple):
             slab, length = message
@@ -361,7 +353,7 @@ class _Writer:
             del self._plugins[next(iter(self._plugins))]
 
     def _request(self, record: t.Record, message: bytes) -> None:
-        """A request, which most plugins get as the one before them did."""
+        """Add a request, or mark it as equal to the previous one of the event."""
         previous = self._requests.get(record.serial)
         if previous is not None and previous[0] == message:
             record.same = record.kind == _ASKED
@@ -374,7 +366,7 @@ class _Writer:
             del self._requests[next(iter(self._requests))]
 
     def _message(self, record: t.Record, message: bytes, *, reply: bool) -> None:
-        """Put a message in, redacted; one that is too long, or cannot be read to redact it, is left out."""
+        """Add a redacted message; one that is too long, or cannot be parsed for redaction, is left out."""
         if self._redactor is not None and message:
             try:
                 message, record.redacted = self._redactor.encoded(self._type(record.event, reply), message)
@@ -421,7 +413,7 @@ class _Writer:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the present block, to a new file if this one is full or gone. Steps that cannot be written are lost."""
+        """Write the current block, to a new file if this one is removed. Steps that cannot be written are lost."""
         steps = len(self._block)
         if self.lost:
             loss = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
@@ -435,7 +427,7 @@ class _Writer:
             if self._file >= 0:
                 status = os.fstat(self._file)
                 if not status.st_nlink or status.st_size < self._file_bytes:
-                    self._close_file()  # somebody has removed or emptied it
+                    self._close_file()  # another program has removed or truncated it
             if self._file < 0:
                 self._open()
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
@@ -451,17 +443,17 @@ class _Writer:
             self._end_file()
 
     def _failed(self, error: OSError) -> None:
-        """Tell that nothing can be written now."""
+        """Log a write error."""
         self._requests.clear()
         if error.errno not in _NO_ROOM:
-            self._close_file()  # it may never be written to again
+            self._close_file()  # the file may be unusable
         if not self._failing and monotonic() - self._reported_at > _REPORT_INTERVAL_S:
             self._failing, self._reported_at = True, monotonic()
             reason = error.strerror or error
             log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, reason)
 
     def _open(self) -> None:
-        """Begin a file that can be read without those before it; nothing is left of one that cannot be begun."""
+        """Create a file that can be read without earlier ones; remove it again after an error."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._remove_old_traces()
         now = time()
@@ -480,11 +472,11 @@ class _Writer:
             raise
 
     def _begin(self) -> None:
-        """Write the beginning of a file: what the recording is, and the plugins that there are."""
+        """Write the beginning of a file: metadata of the recording, and the known plugins."""
         opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
         waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
         self._write(blocks.MAGIC)
-        while waiting:  # one block, unless plugins have configurations of megabytes
+        while waiting:  # several blocks only for very large configurations
             sizes = accumulate(map(len, waiting))
             number = max(1, sum(size <= blocks.MAX_CONTENT_BYTES for size in sizes))
             self._write(blocks.pack(b"".join(waiting[:number]), number, opened.time_ns, opened.time_ns))
@@ -497,12 +489,12 @@ class _Writer:
                 remaining = remaining[os.write(self._file, remaining) :]
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self._file, self._file_bytes)  # no part of a block stays
+                os.ftruncate(self._file, self._file_bytes)  # remove the incomplete block
             raise
         self._file_bytes += len(data)
 
     def _end_file(self) -> None:
-        """End a file in order; the next one is begun when there is something for it."""
+        """Write the final record of a file and close it."""
         now = time_ns()
         raw = bytes_field(1, t.Record(kind=t.CLOSED, time_ns=now).SerializeToString())
         with suppress(OSError):
@@ -515,11 +507,11 @@ class _Writer:
             self._file = -1
 
     def _remove_old_traces(self) -> None:
-        """Remove the oldest traces of the folder, by their names, as the limits say."""
+        """Remove old traces of the folder according to the limits."""
         limits, now, traces = self._limits, time(), []
         for entry in os.scandir(self._folder):
             if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # another recorder tidies here, too
+                with suppress(FileNotFoundError):  # another recorder may remove it
                     status = entry.stat(follow_symlinks=False)
                     traces.append((entry.name, status.st_size, status.st_mtime))
         total = sum(size for _, size, _ in traces)
@@ -530,7 +522,7 @@ class _Writer:
                 total -= size
 
     def close(self) -> None:
-        """Write what is left and end the file."""
+        """Write the last block and end the file."""
         self.flush()
         if self._file >= 0:
             self._end_file()

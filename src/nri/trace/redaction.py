@@ -1,14 +1,12 @@
-"""Replace values in messages of NRI; names stay. Pure.
+"""Replace values in messages of NRI by stand-ins; names stay.
 
 Replaced are the values of environment variables, arguments of containers and hooks, annotations, sysctls, mount options
 of the form NAME=VALUE, seccomp listener metadata and the configuration of a plugin.
 
-A field is found by its name in any message, so one that NRI gets tomorrow is covered. Which fields a kind of message
-has, itself or below, is found once. What a value becomes is remembered, and a whole pod or container, too, because they
-come with each of their events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values
-of one recording become equal, so one sees that a value has changed, and the key of that is forgotten with the
-recording. Fields that this version does not know are dropped: they may hold anything. Texts stay, such as those of
-errors, refusals and evictions, although a plugin may write anything into them.
+A value becomes ``<redacted 3f2a9c1b>``. Equal values of one recording have equal stand-ins, so that changes are
+visible; the key of the hash is not stored. Fields are selected by name in any message, so future messages are covered,
+and unknown fields are removed. Texts of errors, refusals and evictions stay, although a plugin may write anything into
+them.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from nri.wire import bytes_field, iter_fields
 __all__ = ["Redactor"]
 
 _NAMES: Final = frozenset(("env", "args", "annotations", "config", "options", "sysctl", "listener_metadata"))
-#: Of these, repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
+#: Repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
 _ASSIGNMENTS: Final = frozenset(("env", "options"))
-#: Values that are remembered, and the characters of the longest.
+#: Remember stand-ins of at most this many values, up to this length.
 _MAX_VALUES, _MAX_VALUE_CHARACTERS = 8192, 256
 
-#: Parts of messages that are remembered, and the bytes of the longest.
+#: Remember at most this many pods and containers, which come with each of their events, up to this size.
 _MAX_PARTS, _MAX_PART_BYTES = 64, 64 << 10
 
-#: Replaces the values of one field, of which it gets the message; says whether there were any.
+#: Replaces the values of one field of a message; returns whether there were any.
 Replace = Callable[[Any], bool]
 
 
 class Redactor:
-    """Replaces values; one for each recording."""
+    """Replaces values in the messages of one recording."""
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
@@ -49,7 +47,7 @@ class Redactor:
         self._parts: dict[tuple[str, bytes], tuple[bytes, bool]] = {}
 
     def text(self, value: str) -> str:
-        """Stand-in for a value; an empty one stays."""
+        """Return the stand-in of a value; an empty value stays."""
         stand_in = self._texts.get(value)
         if stand_in is not None or not value:
             return stand_in or value
@@ -57,7 +55,7 @@ class Redactor:
         return _remember(self._texts, value, f"<redacted {digest}>")
 
     def _variable(self, word: str) -> str:
-        """``NAME=VALUE`` with a stand-in."""
+        """``NAME=VALUE`` with a stand-in for the value."""
         stand_in = self._variables.get(word)
         if stand_in is not None:
             return stand_in
@@ -65,7 +63,7 @@ class Redactor:
         return _remember(self._variables, word, name + equals + self.text(value))
 
     def encoded(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """A message of a kind with its values replaced, and whether there were any. Raises what the decoder raises."""
+        """Return an encoded message with replaced values, and whether there were any. Raises decoder errors."""
         inside = self._part_classes(kind.DESCRIPTOR)
         fields = list(iter_fields(data)) if inside else []
         numbers = [number for number, _, value in fields if isinstance(value, bytes)]
@@ -77,7 +75,7 @@ class Redactor:
         )
 
     def _part_classes(self, kind: Any) -> dict[int, Any]:
-        """The fields of a kind of message by number, if all of them are single messages; else nothing."""
+        """The fields of a message type by number, if all of them are single messages; else empty."""
         classes = self._kinds.get(kind.full_name)
         if classes is None:
             alone = all(field.message_type and not field.is_repeated and not _is_value(field) for field in kind.fields)
@@ -86,7 +84,7 @@ class Redactor:
         return classes
 
     def _part(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """A part, or a message that has none, such as an answer: plugins answer many events alike."""
+        """A part of a message, or a message without parts; remembered, because many are repeated."""
         key = kind.DESCRIPTOR.full_name, data
         outcome = self._parts.get(key)
         if outcome is None:
@@ -103,7 +101,7 @@ class Redactor:
         return parsed.SerializeToString(), changed
 
     def message(self, message: Any) -> bool:
-        """Replace values in a message; whether there were any."""
+        """Replace values in a message; returns whether there were any."""
         message.DiscardUnknownFields()
         return self._apply(message)
 
@@ -114,7 +112,7 @@ class Redactor:
         return changed
 
     def _plan(self, kind: Any) -> list[Replace]:
-        """The replacements for a kind of message."""
+        """The replacements for a message type."""
         plan = self._plans.get(kind.full_name)
         if plan is None:
             plan = self._plans[kind.full_name] = [
@@ -123,7 +121,7 @@ class Redactor:
         return plan
 
     def _replacement(self, field: Any) -> Replace:
-        """How the values of a field, or below it, are replaced."""
+        """Return the function that replaces the values in a field."""
         name, inside = field.name, field.message_type
         if not _is_value(field):
             apply, repeated = self._apply, field.is_repeated
@@ -186,7 +184,7 @@ class Redactor:
 
 
 def _is_value(field: Any) -> bool:
-    """Whether the values of a field are to be replaced: its name counts, and that it holds texts."""
+    """Whether the values of a field are replaced: it has one of the names, and its values are texts."""
     kind = field.message_type
     if field.name not in _NAMES:
         return False
@@ -194,7 +192,7 @@ def _is_value(field: Any) -> bool:
 
 
 def _leads_to_any(field: Any, visited: set[str]) -> bool:
-    """Whether messages in a field have a field to replace, at any depth."""
+    """Whether the messages in a field have a field to replace at any depth."""
     kind = field.message_type
     if kind is None or kind.GetOptions().map_entry or kind.full_name in visited:
         return False

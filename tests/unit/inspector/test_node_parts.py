@@ -76,7 +76,7 @@ def test_the_agent_tells_its_pods_and_of_one_what_it_decided(node: Inspected) ->
 
 def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
     with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
-        with pytest.raises(NriError, match="not as an agent does"):
+        with pytest.raises(NriError, match="is not the socket of an agent"):
             beside(tmp_path).views()["agent"]("")
 
 

@@ -118,7 +118,7 @@ def test_a_name_that_is_listened_on_is_ours(recording: Recording) -> None:
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://{host}", "http://{host}.evil.example"])
 def test_another_site_gets_nothing_even_with_the_token(web: Web, origin: str) -> None:
     host = web.url.removeprefix("http://").partition("/")[0]
-    assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (403, "another site may not ask\n")
+    assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (403, "requests from other sites are not allowed\n")
     assert get(web, "/api/overview", Origin=f"http://{host}")[0] == 200
 
 

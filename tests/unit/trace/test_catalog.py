@@ -72,7 +72,7 @@ def test_a_descriptor_set_without_its_imports_is_told_from_a_broken_one(tmp_path
     files.file[0].dependency.append("gone.proto")
     with pytest.raises(ConfigError, match="incomplete") as caught:
         Catalog(written(tmp_path / "half.pb", files))
-    assert caught.value.suggestion == "make it with --include_imports"
+    assert caught.value.suggestion == "create it with --include_imports"
 
 
 def test_a_message_goes_to_json_and_back() -> None:

@@ -102,7 +102,7 @@ def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_witho
 
 
 def test_what_a_word_does_not_mean_is_told_with_the_next_step(recorded: Recorded) -> None:
-    with pytest.raises(ConfigError, match=r'no event of a container "nope" \(nri trace show .* lists what there is\)'):
+    with pytest.raises(ConfigError, match=r'container "nope" not found \(list all events: nri trace show '):
         container_history(Trace(recorded.folder), "nope")
     with pytest.raises(ConfigError, match=r'"web" matches several containers: .*web/late.*\(name one of them\)'):
         container_history(Trace(recorded.folder), "web")

@@ -62,7 +62,7 @@ def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: P
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("nri.trace.drift_sources.DEFAULT_SOCKET", str(folder / "none.sock"))
             values = sources(stack, None, str(folder / "b.sock"))
-        with pytest.raises(NriError, match="not as an agent does"):
+        with pytest.raises(NriError, match="is not the socket of an agent"):
             list(values())
 
 

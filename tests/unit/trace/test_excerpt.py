@@ -129,11 +129,11 @@ def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        ConfigError, match=r"none of its \d+ events fits that \(nri trace show .* lists what there is\)"
+        ConfigError, match=r"none of its \d+ events matches that \(list all events: nri trace show "
     ):
         choose(Trace(folder), lambda _: False, 0, ALWAYS)
     monkeypatch.setattr(module, "MAX_EVENTS", 3)
-    with pytest.raises(ConfigError, match="more than 3 events to cut"):
+    with pytest.raises(ConfigError, match="more than 3 events selected"):
         choose(Trace(folder), lambda _: True, 0, ALWAYS)
 
 

@@ -192,7 +192,7 @@ def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
         file.write(blocks.pack(b"\x0a\xff", 1, 0, 0) + blocks.pack(bytes_field(1, b"\xff"), 1, 0, 0))
     trace = Trace(path)
     assert serials(trace) == [1]
-    assert ["is cut short" in line or "cannot be read" in line for line in trace.problems] == [True, True]
+    assert ["is truncated" in line or "cannot be read" in line for line in trace.problems] == [True, True]
     assert all(line.startswith(f"{path}: at byte ") for line in trace.problems)
 
 
@@ -399,8 +399,8 @@ def test_blocks_that_this_version_cannot_read_are_one_problem_of_their_file(path
     assert [serials(trace), serials(trace)] == [[1], [1]]
     told = [line.partition(": at byte ")[2].partition(": ")[2] for line in trace.problems]
     assert told == [
-        "2 blocks of version 2, this nri reads 1: use a newer one",
-        "1 block packed in way 9, this nri knows 0 and 1: use a newer one",
+        "2 blocks of version 2; this nri reads version 1: use a newer nri",
+        "1 block of codec 9; this nri reads 0 and 1: use a newer nri",
     ]
 
 

@@ -141,5 +141,5 @@ def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_a
 def test_rows_that_are_none_of_ours_are_refused(row: dict[str, Any], health: Any) -> None:
     live = Live(lambda *_: {"plugins": health}, lambda _: iter(()), clock=lambda: 0.0)
     live.take(reading(rows=[row]))
-    with pytest.raises(RemoteProtocolError, match="no rows of plugins and events"):
+    with pytest.raises(RemoteProtocolError, match="invalid rows of plugins or events"):
         live.summary()

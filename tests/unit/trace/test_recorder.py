@@ -400,7 +400,7 @@ def test_a_file_that_is_emptied_is_left_and_another_one_begun(tmp_path: Path) ->
         tell(recorder, 2)
     trace = Trace(tmp_path)
     assert [(event.serial, event.whole) for event in trace.events()] == [(2, True)]
-    assert [line.startswith(f"{emptied}: at byte 0: the file ends before") for line in trace.problems] == [True]
+    assert [line.startswith(f"{emptied}: at byte 0: the file is truncated before") for line in trace.problems] == [True]
 
 
 def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
