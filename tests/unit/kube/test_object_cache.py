@@ -6,46 +6,46 @@ from nri.kube.object_cache import ObjectCache
 
 
 def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
-    kept = ObjectCache(100)
+    cache = ObjectCache(100)
     for name, size in (("a", 30), ("big", 60), ("b", 20), ("c", 40)):
-        kept.put(("ns", name), name, size)
-    assert [*kept.objects.values()] == ["a", "b", "c"]
-    assert kept.problem == "1 object left out: ns/big: its 60 bytes exceed the limit for all objects"
-    assert not kept.has_room_again
-    assert kept.remove(("ns", "c")) and not kept.remove(("ns", "c"))
-    kept.remove(("ns", "a"))
-    assert not kept.has_room_again, "80 bytes are free, and twice 60 are not"
-    kept.put(("ns", "big"), "small", 5)
-    assert (kept.problem, [*kept.objects.values()]) == ("", ["b", "small"])
+        cache.put(("ns", name), name, size)
+    assert [*cache.objects.values()] == ["a", "b", "c"]
+    assert cache.problem == "1 object left out: ns/big: its 60 bytes exceed the limit for all objects"
+    assert not cache.has_room_again
+    assert cache.remove(("ns", "c")) and not cache.remove(("ns", "c"))
+    cache.remove(("ns", "a"))
+    assert not cache.has_room_again, "80 bytes are free, and twice 60 are not"
+    cache.put(("ns", "big"), "small", 5)
+    assert (cache.problem, [*cache.objects.values()]) == ("", ["b", "small"])
 
 
-def test_an_object_that_was_left_out_has_room_again_when_half_of_what_is_free_would_do() -> None:
-    kept = ObjectCache(100)
-    kept.put(("a",), "a", 70)
-    kept.put(("b",), "b", 40)
-    assert [*kept.objects] == [("b",)]
-    kept.remove(("b",))
-    assert not kept.has_room_again
-    kept = ObjectCache(100)
-    kept.put(("a",), "a", 45)
-    kept.put(("b",), "b", 44)
-    kept.put(("c",), "c", 43)
-    assert ("a",) not in kept.objects
-    kept.remove(("b",))
-    kept.remove(("c",))
-    assert kept.has_room_again
+def test_an_object_left_out_has_room_again_in_half_of_the_free_memory() -> None:
+    cache = ObjectCache(100)
+    cache.put(("a",), "a", 70)
+    cache.put(("b",), "b", 40)
+    assert [*cache.objects] == [("b",)]
+    cache.remove(("b",))
+    assert not cache.has_room_again
+    cache = ObjectCache(100)
+    cache.put(("a",), "a", 45)
+    cache.put(("b",), "b", 44)
+    cache.put(("c",), "c", 43)
+    assert ("a",) not in cache.objects
+    cache.remove(("b",))
+    cache.remove(("c",))
+    assert cache.has_room_again
 
 
 def test_an_object_that_grows_and_shrinks_is_counted_once() -> None:
-    kept = ObjectCache(1000)
+    cache = ObjectCache(1000)
     for number in range(10_000):
-        kept.put(("a",), number, 500 - number % 2)
-    kept.put(("b",), "b", 500)
-    assert [*kept.objects.values()] == [9999, "b"]
+        cache.put(("a",), number, 500 - number % 2)
+    cache.put(("b",), "b", 500)
+    assert [*cache.objects.values()] == [9999, "b"]
 
 
-def test_a_thousand_objects_that_are_left_out_are_counted_and_five_are_named() -> None:
-    kept = ObjectCache()
+def test_of_a_thousand_objects_left_out_five_are_named() -> None:
+    cache = ObjectCache()
     for number in range(2000):
-        kept.leave_out((f"ns{number}", "a"), "why")
-    assert kept.problem.startswith("2000 objects left out: ns0/a: why; ") and kept.problem.endswith("; and 1995 more")
+        cache.leave_out((f"ns{number}", "a"), "why")
+    assert cache.problem.startswith("2000 objects left out: ns0/a: why; ") and cache.problem.endswith("; and 1995 more")

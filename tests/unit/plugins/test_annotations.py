@@ -45,8 +45,8 @@ def read(text: str, unknown: list[str] | None = None) -> Thing:
 
 
 def test_a_table_is_read_with_keys_in_any_form() -> None:
-    made = read("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007\nclass: best")
-    assert made == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007", "best")
+    built = read("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007\nclass: best")
+    assert built == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007", "best")
 
 
 @pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ('"0660"', 0o660), ("0o660", 0o660), ("432", 0o660)])
@@ -70,7 +70,7 @@ def test_a_key_without_a_value_counts_as_not_given() -> None:
         read("path:")
 
 
-def test_a_key_that_is_not_known_is_told_with_a_suggestion_and_many_in_a_few_lines() -> None:
+def test_unknown_keys_are_reported_with_suggestions_in_a_few_lines() -> None:
     unknown: list[str] = []
     assert read("path: x\nmajr: 3\n" + "".join(f"k{number}: 1\n" for number in range(1000)), unknown) == Thing("x")
     assert unknown[0] == 'majr: unknown key, left out (did you mean "major"?)'
@@ -140,9 +140,9 @@ ORDER = [f"{key}{scope}" for scope in ("/container.c", "/pod", "") for key in KE
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
 def test_the_nearest_scope_counts_and_within_it_the_new_domain(first: int) -> None:
-    found = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
-    assert found is not None
-    assert (found.key, found.text) == (ORDER[first], f"at {ORDER[first]}")
+    rows = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
+    assert rows is not None
+    assert (rows.key, rows.text) == (ORDER[first], f"at {ORDER[first]}")
 
 
 def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
@@ -154,15 +154,15 @@ def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
 def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
     pod = make_pod(annotations={"new.example/pod": "x"})
     assert find(pod, "c", *KEYS, pod_scope=False) is None
-    said = pod_scope_warning(pod, *KEYS)
-    assert said == "annotation new.example/pod has no effect; write new.example/container.NAME"
+    warning = pod_scope_warning(pod, *KEYS)
+    assert warning == "annotation new.example/pod has no effect; write new.example/container.NAME"
     assert pod_scope_warning(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
 
 
 def test_without_a_container_the_pods_own_scopes_count() -> None:
-    found = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
-    assert found is not None
-    assert found.key == "old.example/pod"
+    rows = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
+    assert rows is not None
+    assert rows.key == "old.example/pod"
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ def test_without_a_container_the_pods_own_scopes_count() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
 def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
-    found = given(text)
-    assert (found.row(Thing), found.rows(Thing), found.texts(), found.pairs()) == (None, [], [], {})
+    rows = given(text)
+    assert (rows.row(Thing), rows.rows(Thing), rows.texts(), rows.pairs()) == (None, [], [], {})
 
 
 def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
@@ -179,21 +179,21 @@ def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
 
 
 def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
-    found = given("path: x\nmajr: 3")
-    assert found.row(Thing) == Thing("x")
-    assert found.warnings == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
+    rows = given("path: x\nmajr: 3")
+    assert rows.row(Thing) == Thing("x")
+    assert rows.warnings == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
 
 
 def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
-    found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
-    assert found.row(Thing) == Thing("x")
-    (line,) = found.warnings
+    rows = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
+    assert rows.row(Thing) == Thing("x")
+    (line,) = rows.warnings
     assert line.isprintable()
     assert len(line) <= 1024
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{path: x}", "expected a list, not a table of keys; begin each of its items with '- '"),
         ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
@@ -212,11 +212,11 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: !!python/name:os.system x}]", None),
     ],
 )
-def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, said: str | None) -> None:
-    found = refusal(given(text).rows, Thing, "path")
-    assert found.startswith("annotation k/container.c: ")
-    if said is not None:
-        assert found == f"annotation k/container.c: {said}"
+def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, message: str | None) -> None:
+    reason = refusal(given(text).rows, Thing, "path")
+    assert reason.startswith("annotation k/container.c: ")
+    if message is not None:
+        assert reason == f"annotation k/container.c: {message}"
 
 
 def test_texts_are_read_as_they_are_written_and_once_each() -> None:
@@ -235,9 +235,10 @@ def test_pairs_are_texts_by_any_key() -> None:
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
-    said = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
+    reason = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
     assert (
-        said == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write at most {MAX_CHARACTERS}"
+        reason
+        == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write at most {MAX_CHARACTERS}"
     )
 
 
@@ -248,29 +249,29 @@ def test_aliases_that_multiply_are_refused() -> None:
 
 
 def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
-    said = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').rows, Thing)
-    assert said.isprintable()
-    assert len(said) < 1000
+    reason = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').rows, Thing)
+    assert reason.isprintable()
+    assert len(reason) < 1000
 
 
 # -- errors of builders -----------------------------------------------------------------------------------------------
 
 
 def test_the_error_of_a_builder_names_the_key_of_the_annotation() -> None:
-    found = given("")
+    rows = given("")
 
     def build() -> None:
-        with found.at("[3]", device="path"):
+        with rows.at("[3]", device="path"):
             Adjustment().add_device("dev/null")
 
     assert refusal(build) == "annotation k/container.c: [3].path: must be an absolute path, not 'dev/null'"
 
 
 def test_the_error_of_a_builder_about_one_of_several_keeps_its_position() -> None:
-    found = given("")
+    rows = given("")
 
     def build() -> None:
-        with found.at("", options="Options"):
+        with rows.at("", options="Options"):
             Adjustment().add_mount("/a", options=["ro", "\0"])
 
     assert refusal(build).startswith("annotation k/container.c: Options[1]: must not contain NUL")

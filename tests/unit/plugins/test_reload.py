@@ -15,8 +15,8 @@ def test_the_plugin_and_the_python_files_beside_it_are_watched(tmp_path: Path) -
     for name in ("b.py", "a.py", "notes.txt", "part/c.py", "part/deep/d.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = reload.files_of(reload.main_file(f"{tmp_path}/b.py:Plugin"))
-    assert [str(path.relative_to(tmp_path)) for path in found] == ["b.py", "a.py", "part/c.py"]
+    files = reload.files_of(reload.main_file(f"{tmp_path}/b.py:Plugin"))
+    assert [str(path.relative_to(tmp_path)) for path in files] == ["b.py", "a.py", "part/c.py"]
 
 
 def test_a_module_is_watched_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

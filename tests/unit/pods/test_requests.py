@@ -63,7 +63,7 @@ def test_cgroups_are_those_of_the_class_and_the_driver(node: Node, resources: st
     assert read_pods(Source("f", text), node)[0].config.linux.cgroup_parent == cgroup
 
 
-def test_every_key_that_is_not_carried_out_is_named_with_its_line_and_reason() -> None:
+def test_every_key_without_effect_is_named_with_line_and_reason() -> None:
     notes = read(
         "restartPolicy: Always\ntolerations: [{key: a}]\nhostNetwrk: true\n"
         "securityContext: {fsGroupChangePolicy: Always}\n"

@@ -28,9 +28,9 @@ V4 = b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
+    world = World(tmp_path)
+    yield world
+    world.close()
 
 
 class Person:

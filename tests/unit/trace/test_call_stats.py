@@ -10,13 +10,13 @@ from nri.trace.call_stats import MAX_ROWS, AllCallStats, percentile
 
 
 @pytest.mark.parametrize(
-    ("values", "percent", "found"),
+    ("values", "percent", "expected"),
     [([], 50, None), ([3.0], 99, 3.0), (range(1, 101), 50, 50), (range(1, 101), 99, 99), ([1, 1, 1, 9], 50, 1)],
 )
 def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(
-    values: list[float], percent: int, found: float | None
+    values: list[float], percent: int, expected: float | None
 ) -> None:
-    assert percentile(Counter(values), percent) == found
+    assert percentile(Counter(values), percent) == expected
 
 
 def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:

@@ -70,9 +70,9 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 
 
 def without_times(chain: dict[str, Any]) -> dict[str, Any]:
-    told = [{**each, "time": ""} for kind in ("steps", "notes") for each in chain[kind]]
+    steps = [{**step, "time": ""} for kind in ("steps", "notes") for step in chain[kind]]
     refused = chain["refused"] and chain["refused"]["reason"]
-    return {"container": chain["container"], "pod": chain["pod"], "told": told, "refused": refused}
+    return {"container": chain["container"], "pod": chain["pod"], "told": steps, "refused": refused}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
     assert chain["steps"][0]["plugin"] == "10-sets"
 
 
-def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_without_it(recorded: Recorded) -> None:
+def test_a_missing_answer_is_noted_with_plugin_and_event(recorded: Recorded) -> None:
     for chain in (recorded.chains["late"], container_history(Trace(recorded.folder), "shop/web/late")):
         assert chain["refused"] is None
         (note,) = chain["notes"]

@@ -43,7 +43,7 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
         sysctl_="{net.core.somaxconn: 256}",
         memory_policy_="{mode: MPOL_BIND, nodes: '0-1', flags: [MPOL_F_STATIC_NODES]}",
     )
-    wanted = (
+    expected = (
         nri.Adjustment()
         .add_device("/dev/null1", "c", 1, 3, file_mode=0o666, uid=5, gid=6)
         .add_cdi_device("vendor0.com/device=null")
@@ -54,7 +54,7 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
         .set_sysctl("net.core.somaxconn", "256")
         .set_memory_policy("BIND", "0-1", ["STATIC_NODES"])
     )
-    assert pruned(reply.adjust) == wanted
+    assert pruned(reply.adjust) == expected
 
 
 def test_a_mount_of_a_file_system_needs_no_source(nri_runtime: FakeRuntime) -> None:
@@ -164,13 +164,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "said"), WRONG)
+@pytest.mark.parametrize(("kind", "text", "message"), WRONG)
 def test_a_wrong_value_is_refused_with_its_annotation(
-    nri_runtime: FakeRuntime, kind: str, text: str, said: str | None
+    nri_runtime: FakeRuntime, kind: str, text: str, message: str | None
 ) -> None:
-    found = refusal(nri_runtime, **{f"{kind}_": text})
+    reason = refusal(nri_runtime, **{f"{kind}_": text})
     beginning = f"annotation {kind.replace('_', '-')}.{DOMAIN}/container.c0: "
-    assert found.startswith(beginning + (said or ""))
+    assert reason.startswith(beginning + (message or ""))
 
 
 def test_it_asks_for_creations_only(nri_runtime: FakeRuntime) -> None:
@@ -180,8 +180,8 @@ def test_it_asks_for_creations_only(nri_runtime: FakeRuntime) -> None:
 
 def test_a_container_without_annotations_is_left_alone(nri_runtime: FakeRuntime) -> None:
     assert pruned(create(nri_runtime).adjust) == nri.Adjustment()
-    asked = create(nri_runtime, devices="", mounts="[]", sysctl="{}", io_priority="# later", scheduling_policy="~")
-    assert pruned(asked.adjust) == nri.Adjustment()
+    reply = create(nri_runtime, devices="", mounts="[]", sysctl="{}", io_priority="# later", scheduling_policy="~")
+    assert pruned(reply.adjust) == nri.Adjustment()
 
 
 def test_the_containers_annotation_counts_before_the_pods(nri_runtime: FakeRuntime) -> None:
@@ -227,8 +227,8 @@ def test_a_file_mode_that_is_more_than_permissions_is_warned_of(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 660}]")
-    said = "[0].file_mode: 660 is 0o1224, which has more than permission bits (octal has a leading 0, as in 0660)"
-    assert any(said in text for text in caplog.messages)
+    lines = "[0].file_mode: 660 is 0o1224, which has more than permission bits (octal has a leading 0, as in 0660)"
+    assert any(lines in text for text in caplog.messages)
     caplog.clear()
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 0660}]")
     assert not any("file_mode" in text for text in caplog.messages)

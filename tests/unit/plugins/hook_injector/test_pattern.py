@@ -29,8 +29,8 @@ def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
                 Pattern(text)
             continue
         compiled = Pattern(text)
-        for found in case["found"]:
-            assert compiled.found_in(found, Budget()), (text, found)
+        for rows in case["found"]:
+            assert compiled.found_in(rows, Budget()), (text, rows)
         for other in case["not_found"]:
             assert not compiled.found_in(other, Budget()), (text, other)
     assert len(cases) > 400
@@ -70,7 +70,7 @@ def test_it_shows_its_text() -> None:
     assert repr(Pattern("a+")) == "Pattern('a+')"
 
 
-def test_without_the_library_the_plugin_refuses_its_configuration_with_the_next_step(
+def test_without_the_library_the_configuration_is_refused_with_a_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)

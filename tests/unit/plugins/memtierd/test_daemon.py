@@ -17,14 +17,14 @@ OWNER = ("default", "pod", "app")
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
-    made = tmp_path / "bin" / "memtierd"
-    made.write_text("#!/bin/sh\nwhile :; do kill -STOP $$; done\n")
-    made.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
-    return made
+    built = tmp_path / "bin" / "memtierd"
+    built.write_text("#!/bin/sh\nwhile :; do kill -STOP $$; done\n")
+    built.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{built.parent}:{os.environ['PATH']}")
+    return built
 
 
-def test_another_process_of_the_same_number_is_neither_taken_over_nor_killed(tmp_path: Path) -> None:
+def test_another_process_with_the_same_pid_is_neither_adopted_nor_killed(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "/".join(OWNER)
     folder.mkdir(parents=True)
     child = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
@@ -47,11 +47,11 @@ def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -
     run = str(tmp_path / "run")
     first = Daemon.start(run, OWNER, "x: $CGROUP2_ABS_PATH", "/cgroup")
     assert list(existing_folders(run)) == [(OWNER, first.folder)]
-    again = Daemon.adopt(first.folder)
-    assert again is not None and not again.ended
-    assert again.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not again.has("x: $CGROUP2_ABS_PATH", "/other")
-    again.stop()
-    assert first.ended and again.ended and not os.path.exists(first.folder) and list(existing_folders(run)) == []
+    adopted = Daemon.adopt(first.folder)
+    assert adopted is not None and not adopted.ended
+    assert adopted.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not adopted.has("x: $CGROUP2_ABS_PATH", "/other")
+    adopted.stop()
+    assert first.ended and adopted.ended and not os.path.exists(first.folder) and list(existing_folders(run)) == []
 
 
 def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> None:
@@ -62,9 +62,7 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b"])
-def test_a_name_that_is_no_name_of_a_folder_is_refused_and_nothing_is_started(
-    tmp_path: Path, program: Path, name: str
-) -> None:
+def test_a_name_that_is_not_a_folder_name_is_refused(tmp_path: Path, program: Path, name: str) -> None:
     run = tmp_path / "run"
     with pytest.raises(Reject, match="not the name of a folder"):
         Daemon.start(str(run), ("default", "pod", name), "", "")
@@ -95,9 +93,7 @@ def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     assert daemon.last_line() == ""
 
 
-def test_output_that_has_become_long_begins_anew_and_what_writes_goes_on_at_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_output_is_truncated_while_the_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.plugins.memtierd.daemon.MAX_OUTPUT_BYTES", 10)
     output, running = tmp_path / "memtierd.output", Daemon(str(tmp_path))
     running.trim()  # there is none

@@ -11,16 +11,16 @@ from nri.testing import make_pod
 KEY = "netdevice.noderesource.dev"
 
 
-def wanted(value: str, key: str = KEY) -> list[NetworkDevice]:
+def devices_of(value: str, key: str = KEY) -> list[NetworkDevice]:
     return wanted_devices(make_pod(annotations={key: value}))[0]
 
 
 @pytest.mark.parametrize("key", [f"{key}{scope}" for key in KEYS for scope in ("", "/pod")])
 def test_each_key_counts(key: str) -> None:
-    assert wanted("[{name: eth1}]", key) == [NetworkDevice("eth1", "eth1")]
+    assert devices_of("[{name: eth1}]", key) == [NetworkDevice("eth1", "eth1")]
 
 
-def test_the_order_of_keys_is_the_reference_s_and_its_documentation_s_after_it() -> None:
+def test_keys_are_in_the_order_of_the_reference() -> None:
     in_order = [f"{key}{scope}" for scope in ("/pod", "") for key in KEYS]
     annotations = {key: f"[{{name: eth{place}}}]" for place, key in enumerate(in_order)}
     for place in range(len(in_order)):
@@ -34,7 +34,7 @@ def test_containers_have_no_network_of_their_own() -> None:
 
 
 def test_name_and_prefix_have_defaults_that_reach_the_device() -> None:
-    assert wanted("[{name: a, address: 192.0.2.7}, {name: b, address: '2001:db8::7'}]") == [
+    assert devices_of("[{name: a, address: 192.0.2.7}, {name: b, address: '2001:db8::7'}]") == [
         NetworkDevice("a", "a", "192.0.2.7", 32),
         NetworkDevice("b", "b", "2001:db8::7", 128),
     ]
@@ -44,7 +44,7 @@ def test_addresses_are_bytes_in_the_end_and_ipv4_in_ipv6_is_ipv4() -> None:
     assert NetworkDevice("a", address="192.0.2.7").packed == bytes((192, 0, 2, 7))
     assert len(NetworkDevice("a", address="2001:db8::7").packed) == 16
     assert NetworkDevice("a").packed == b""
-    assert wanted("[{name: a, address: '::ffff:192.0.2.7'}]")[0].prefix == 32
+    assert devices_of("[{name: a, address: '::ffff:192.0.2.7'}]")[0].prefix == 32
 
 
 def test_an_unknown_key_is_read_past_with_a_warning() -> None:
@@ -82,6 +82,6 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
 )
 def test_a_mistake_is_refused_with_annotation_place_and_value(value: str, text: str) -> None:
     with pytest.raises(Reject) as refused:
-        wanted(value, f"{KEY}/pod")
+        devices_of(value, f"{KEY}/pod")
     assert str(refused.value).startswith(f"annotation {KEY}/pod: ")
     assert text in str(refused.value)

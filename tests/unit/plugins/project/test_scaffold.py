@@ -45,8 +45,8 @@ def test_a_word_that_only_looks_like_a_marker_stays() -> None:
 
 
 def test_files_are_written_below_the_folder_and_named(tmp_path: Path) -> None:
-    made = scaffold(tmp_path / "new", "pod-name", "30")
-    assert len(made) == len(FILES) + 1, "the wheel of nri comes along"
-    assert all(Path(path).is_file() for path in made)
+    paths = scaffold(tmp_path / "new", "pod-name", "30")
+    assert len(paths) == len(FILES) + 1, "the wheel of nri comes along"
+    assert all(Path(path).is_file() for path in paths)
     with pytest.raises(NriError, match="not an empty folder"):
         scaffold(tmp_path / "new", "pod-name", "30")

@@ -30,8 +30,8 @@ def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> 
     pod = make_pod(annotations={"epc-limit.nri.io/container.c0": "16Mi", "epc-limit.nri.io": "1"})
     with pytest.raises(nri.PluginRejected) as raised:
         nri_runtime.create_container(pod, make_container("c0"))
-    said = 'annotation epc-limit.nri.io/container.c0: "16Mi" is not a number of bytes; write a number'
-    assert raised.value.reason.startswith(said)
+    lines = 'annotation epc-limit.nri.io/container.c0: "16Mi" is not a number of bytes; write a number'
+    assert raised.value.reason.startswith(lines)
 
 
 @pytest.mark.parametrize("annotations", [{}, {"epc-limit.nri.io": "0"}, {"epc-limit.nri.io/container.c1": "x"}])

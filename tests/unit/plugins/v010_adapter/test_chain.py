@@ -20,10 +20,10 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def chain(node: Node, said: list[str] | None = None, **options: Any) -> ProgramChain:
-    said = [] if said is None else said
+def chain(node: Node, message: list[str] | None = None, **options: Any) -> ProgramChain:
+    message = [] if message is None else message
     options = {"timeout_s": 10.0, "max_bytes": 1 << 20, **options}
-    return ProgramChain(str(node.conf), str(node.programs), tell=said.append, **options)
+    return ProgramChain(str(node.conf), str(node.programs), tell=message.append, **options)
 
 
 def test_a_file_names_programs_with_any_configuration(node: Node) -> None:
@@ -94,13 +94,13 @@ def test_an_error_ends_the_chain_with_the_programs_name(node: Node) -> None:
 
 
 def test_a_file_that_breaks_leaves_the_last_good_one_in_force_and_is_told(node: Node) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     node.name("recorder")
-    running = chain(node, said)
+    running = chain(node, lines)
     running.pass_through(ABOUT, None)
     node.write("{")
     assert len(running.pass_through(ABOUT, None)) == 1
-    assert ["not JSON" in line and "the last valid one stays in force" in line for line in said] == [True]
+    assert ["not JSON" in line and "the last valid one stays in force" in line for line in lines] == [True]
     node.name("recorder", "recorder")
     assert len(running.pass_through(ABOUT, None)) == 2
 
@@ -143,7 +143,7 @@ def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
 
 
 def test_a_result_counts_whatever_the_exit_code_which_is_told(node: Node) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     node.name(("recorder", {"code": 5}))
-    assert len(chain(node, said).pass_through(ABOUT, None)) == 1
-    assert said == ["recorder ended with exit code 5; its result is used"]
+    assert len(chain(node, lines).pass_through(ABOUT, None)) == 1
+    assert lines == ["recorder ended with exit code 5; its result is used"]
