@@ -336,7 +336,7 @@ def read_image_config(path: str) -> ImageConfig:
     """Read an image's configuration: the OCI document, or what `docker inspect` and `skopeo inspect --config` print.
 
     Raises:
-        ConfigError: the file cannot be read, or is no configuration of an image.
+        ConfigError: the file cannot be read, or is not an image configuration.
     """
     source = read_file(path)
     tree = root = parse_text(source)

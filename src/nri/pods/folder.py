@@ -29,7 +29,7 @@ LOGS, VOLUMES, SUB_PATHS = "logs", "volumes", "subpaths"
 _RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10
 #: Wait this long for another command that removes a folder, and try the lock this often.
-_WAIT_S, _PAUSE_S = 30.0, 0.1
+REMOVAL_TIMEOUT_S, _LOCK_INTERVAL_S = 30.0, 0.1
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -89,13 +89,13 @@ def remove(folder: Path, name: str, pod_id: str) -> None:
 
     A folder without a record, of another pod, or of a run that has not created its sandbox yet, is kept.
     """
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
     while (record := _read_record(folder)) is not None and record.name == name and record.id in ("", pod_id):
         if _remove_unlocked(folder, record) or not record.id:
             return
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, "another command is removing it", str(folder))
-        time.sleep(_PAUSE_S)
+        time.sleep(_LOCK_INTERVAL_S)
 
 
 def _remove_unlocked(folder: Path, record: PodRecord) -> bool:

@@ -236,7 +236,7 @@ def test_the_id_is_not_recorded_in_a_folder_without_a_record(tmp_path: Path) -> 
 
 
 def test_a_removal_waits_for_another_command_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "_WAIT_S", 0.15)
+    monkeypatch.setattr(folder, "REMOVAL_TIMEOUT_S", 0.15)
     with folder.create(tmp_path / "u1", "shop/web", ""):
         folder.set_pod_id(tmp_path / "u1", "sandbox1")
         with pytest.raises(OSError, match="another command is removing it"):

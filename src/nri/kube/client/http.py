@@ -1,9 +1,7 @@
-"""The HTTP client of an apiserver: made by lightkube of a kubeconfig or a service account, made again when in doubt.
+"""The HTTP client of an API server, which lightkube creates from a kubeconfig or a service account.
 
-The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings HTTP, TLS and tokens.
-Rules: both are loaded when they are used; after a token was refused or a connection failed the files are
-read again, not more often than every half a minute, because tokens and certificates are rotated in their files. Next:
-`nri.kube.client.follow`.
+Only this module imports lightkube, and only when it is used. After an error the files are read again, at most every
+half minute, because tokens and certificates are rotated in them.
 """
 
 from __future__ import annotations
