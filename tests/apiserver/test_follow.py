@@ -112,7 +112,7 @@ def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow
 def test_more_objects_than_a_page_has_are_all_listed(
     api: ControlPlane, client: Apiserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.kube.client.connection.PAGE", 20)
+    monkeypatch.setattr("nri.kube.client.connection.PAGE_OBJECTS", 20)
     api.apply(*(slo({}, name=f"many-{number}") for number in range(50)))
     kept, version = client.list(NODE_SLOS)
     assert len(kept.objects) == 50

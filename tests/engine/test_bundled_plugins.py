@@ -60,7 +60,7 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
             assert told["id"] == made and told["status"] in STATES[stage], stage
             state.unlink()
         (folder / "poststop.json").write_text("{")  # a mistake takes no hook away
-        plugin.wait_text("all hooks stay what they were")
+        plugin.wait_text("the previous hooks stay in force")
         node.run(pod, "again", ("sleep", "1000"))
         node.wait_for(states["poststart"].exists, "the hook after a mistake in another file")
         node.engine.container_removal.remove(other)

@@ -41,7 +41,9 @@ def test_a_program_gets_its_input_to_the_end_and_gives_its_exit_code(verbs: Verb
     missing = verbs("exec", "web/app", "no-such-program")
     assert missing.returncode and b"no-such-program" in missing.stderr
     assert b'"app" may be' not in verbs("exec", "app", "true").stderr
-    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(b"error: command line: -t: needs -i and a terminal")
+    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(
+        b"error: command line: -t: requires -i and a terminal"
+    )
 
 
 def test_a_person_types_at_a_terminal_that_has_a_size_and_leaves(verbs: Verbs) -> None:
@@ -77,7 +79,10 @@ def test_a_pod_that_is_stopped_says_goodbye_and_one_that_is_removed_leaves_nothi
 def test_a_pod_that_cannot_run_whole_is_removed_and_the_error_says_where(verbs: Verbs) -> None:
     bad = verbs.run(WEB.replace("echo ready > /data/file", "echo no luck; exit 9"))
     assert bad.returncode == 1
-    assert b"pod.yaml:11: container prepare: exit code 9; it said: no luck. Pod default/web was removed" in bad.stderr
+    assert (
+        b"pod.yaml:11: container prepare: exit code 9; its log ends with: no luck. Pod default/web was removed"
+        in bad.stderr
+    )
     bad = verbs.run(WEB.replace("command: [sh, -c]", "command: [nothing-here]"))
     assert bad.returncode == 1 and b"container app: " in bad.stderr and b"nothing-here" in bad.stderr
     assert verbs("ps", "-aq").stdout == b"" and verbs.cgroups() == []

@@ -46,7 +46,7 @@ def test_a_link_that_a_container_puts_in_the_place_of_a_part_of_its_volume_is_re
     done = verbs.run(manifest("emptyDir: {}", mount, "ln -s / /data/x"))
     assert done.returncode == 1
     assert b"pod.yaml:16: volumeMounts.subPath: x" in done.stderr and b"leads out of the volume, to /" in done.stderr
-    assert b"Pod default/web was removed again" in done.stderr
+    assert b"Pod default/web was removed" in done.stderr
     assert [*(verbs.folder / "pods").iterdir()] == [] and not Path("/nri-new").exists()
 
 

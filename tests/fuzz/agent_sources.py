@@ -16,8 +16,8 @@ from nri.errors import ConfigError
 from nri.kube.client import objects
 from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
-from nri.kube.kept import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.object_cache import ObjectCache
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -58,7 +58,7 @@ _KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code
 
 def _watch(data: bytes) -> None:
     lines, size = Lines(200), data[0] % 32 + 1 if data else 1
-    reader, splitter, kept = ObjectReader(PODS), ListSplitter(200), KeptObjects()
+    reader, splitter, kept = ObjectReader(PODS), ListSplitter(200), ObjectCache()
     found: list[bytes | Oversized] = []
     with suppress(ValueError):
         for start in range(1, len(data), size):

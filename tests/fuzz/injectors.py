@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.errors import Reject
-from nri.plugins.annotated import Annotation
+from nri.plugins.annotations import Annotation
 from nri.plugins.device_injector.plugin import KINDS
 from nri.plugins.rdt.plugin import FIELDS
 from nri.plugins.ulimit_adjuster import plugin as ulimits
@@ -52,7 +52,7 @@ def _annotation(data: bytes) -> None:
     for limit in _limits(found):
         assert 0 <= limit.soft <= limit.hard
     assert refused
-    assert all(line.isprintable() for line in found.unknown)
+    assert all(line.isprintable() for line in found.warnings)
 
 
 def _limits(found: Annotation) -> list[ulimits.Ulimit]:

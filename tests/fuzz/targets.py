@@ -31,7 +31,7 @@ from nri.placement.expressions import expand
 from nri.text import plain
 from nri.trace import blocks
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector
+from nri.trace.dissection import Dissector
 from nri.trace.history import Trace
 from nri.trace.pb import api_pb2 as t
 from nri.ttrpc import frames

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector
+from nri.trace.dissection import Dissector
 from tests.peers.build import peer
 from tests.peers.drivers import GoPlugin, GoRuntime, LineProcess
 from tests.support.needs import need_module

@@ -6,7 +6,7 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "an id or names (`nri.kube.named`)"}` | the container's changes (`Explanation.to_json`) |
+| Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
 | Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.config.syntax import parse_json
 from nri.errors import RemoteProtocolError, RpcError
-from nri.kube.named import any_of, find
+from nri.kube.container_search import any_of, find
 from nri.text import plain
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder

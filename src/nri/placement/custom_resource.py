@@ -26,7 +26,7 @@ from nri.errors import ConfigError, NriError
 from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
-from nri.kube.kept import Key
+from nri.kube.object_cache import Key
 from nri.placement.plugin import LAST_GOOD
 from nri.signals import Stop
 

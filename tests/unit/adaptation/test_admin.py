@@ -75,7 +75,7 @@ def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenanc
     record(provenance, "1f2e")
     record(provenance, "1f2d")
     error = refusal(path, "Why", {"container": "1f"})
-    assert error.message == '"1f" may be any of 1f2d (web), 1f2e (web)'
+    assert error.message == '"1f" matches several containers: 1f2d (web), 1f2e (web)'
 
 
 def test_names_are_enough_and_the_container_that_is_there_is_meant(path, provenance):

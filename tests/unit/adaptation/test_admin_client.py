@@ -12,7 +12,7 @@ import pytest
 from nri.adaptation.admin_client import AdminClient
 from nri.errors import NriError, ProgramUnreachable, RuntimeUnavailable
 from nri.testing import FakeRuntime
-from nri.trace.live import live_events
+from nri.trace.live_events import live_events
 from nri.ttrpc import Server, Service
 
 

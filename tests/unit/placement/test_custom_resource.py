@@ -13,7 +13,7 @@ import pytest
 from nri.errors import NriError
 from nri.kube.client.connection import Listing
 from nri.kube.client.objects import ApiserverError, key_of
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import ObjectCache
 from nri.placement import custom_resource as resources_module
 from nri.placement.custom_resource import Place, Resources, chosen
 from nri.placement.policy import document
@@ -45,7 +45,7 @@ class Api:
 
     def list(self, kind: Any, fields: str, _version: str) -> Listing:
         self.asked.append((kind.name, fields))
-        kept = KeptObjects()
+        kept = ObjectCache()
         for thing in self.lists[kind.name]:
             kept.put(key_of(thing), thing, 1)
         return Listing(kept, "1")

@@ -22,7 +22,7 @@ from typing import Any
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import CREATION, NO_NUMBERS, Record, named, packed, parts_of, unpacked
 from nri.adaptation.containers.answer_order import Numbers
-from nri.kube.named import NamedContainer
+from nri.kube.container_search import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from nri.adaptation.containers.answer_order import Numbers
 from nri.api import messages as m
-from nri.kube.named import NamedContainer
+from nri.kube.container_search import NamedContainer
 from nri.wire import bytes_field
 
 __all__ = [

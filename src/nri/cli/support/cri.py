@@ -13,7 +13,7 @@ import click
 
 from nri.cli import output
 from nri.cli.errors import FAILED, USAGE, Failure
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ def list_containers(cri: CriClient) -> list[Any]:
 
 
 def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) -> Any:
-    """The container that a person means, as `nri.kube.named` finds it. Raises Failure, which names all it could be.
+    """The container that a person means, see `nri.kube.container_search`. Raises Failure, which names all it could be.
 
     Args:
         word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
@@ -99,7 +99,7 @@ def find_pod(word: str, pods: Iterable[Any]) -> Any:
         found = ready if len(ready) == 1 else found
     if len(found) > 1:
         raise Failure(
-            f'"{word}" may be any of {", ".join(f"{one.id[:13]} ({full_name(one)})" for one in found)}', USAGE
+            f'"{word}" matches several pods: {", ".join(f"{one.id[:13]} ({full_name(one)})" for one in found)}', USAGE
         )
     return found[0]
 

@@ -1,6 +1,6 @@
 """`nri predict`: which plugins will collide, told from recordings, and from what plugins declare.
 
-Next: `nri.trace.predict`, which finds them.
+Next: `nri.trace.prediction`, which finds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nri.trace.predict import Collision
+    from nri.trace.prediction import Collision
 
 _COLUMNS = [
     Column("FIELD", "field", 60),
@@ -66,7 +66,7 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     is 4 if plugins collide, and 1 if none does but something could not be read.
     """
     from nri.trace.history import Trace
-    from nri.trace.predict import CollisionFinder
+    from nri.trace.prediction import CollisionFinder
 
     out = Output(settings)
     unread = events = 0
@@ -88,13 +88,13 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
         listed = " ".join(paths)
         raise Failure(f"nothing to predict from: no event could be read; nri trace show {listed} lists what can be")
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in found])
-    if foresight.left:
-        out.note(f"{count(foresight.left, 'event')} of further containers: not looked at")
-    if foresight.left_names:
-        out.note(f"{count(foresight.left_names, 'collision')} of further containers: not counted")
+    if foresight.left_out:
+        out.note(f"{count(foresight.left_out, 'event')} of further containers: not looked at")
+    if foresight.left_out_names:
+        out.note(f"{count(foresight.left_out_names, 'collision')} of further containers: not counted")
     if not found:
         out.note("no two plugins set the same field of the same container")
-    return REJECTED if found else FAILED if unread or foresight.left else 0
+    return REJECTED if found else FAILED if unread or foresight.left_out else 0
 
 
 def _declarations(targets: tuple[str, ...]) -> Iterator[tuple[str, Sequence[str]]]:

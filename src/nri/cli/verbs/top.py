@@ -1,4 +1,4 @@
-"""`nri top`: plugins by how long they take, as it happens, on a terminal. Next: `nri.trace.live` has the figures."""
+"""`nri top`: plugins by how long they take, as it happens, on a terminal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
     taken: a conflict, a breach of policy. q or Ctrl-C ends it.
     """
     from nri.adaptation.admin_client import AdminClient
-    from nri.trace.live import live_events
+    from nri.trace.live_events import live_events
 
     out = Output(settings)
     with live_events(AdminClient(path, settings.timeout_s)) as looking, _keys(ours=out.human and not once) as keys:

@@ -107,7 +107,7 @@ def stat(settings: Settings, path: str) -> int:
 
     Percentiles are of the calls that ended, in milliseconds, to three digits.
     """
-    from nri.trace.call_stats import MOST_STATS, AllCallStats
+    from nri.trace.call_stats import MAX_ROWS, AllCallStats
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
@@ -118,8 +118,8 @@ def stat(settings: Settings, path: str) -> int:
             taken_ms = step.duration_ns / 1e6 if ended else None
             sums.of(step.plugin, step.event).take(taken_ms, step.error is not None, step.refused is not None)
     out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
-    if sums.left:
-        out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_STATS} rows are shown")
+    if sums.left_out:
+        out.note(f"{count(sums.left_out, 'call')} of further plugins: only {MAX_ROWS} rows are shown")
     if sums.room.left_out:
         out.note(f"the durations of {count(sums.room.left_out, 'call')} are not in the percentiles: they are too many")
     return _end(out, found)
@@ -186,8 +186,8 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     Events are copied with all their values: what was replaced when it was recorded stays replaced, and nothing else is.
     """
-    from nri.trace.cut import choose, cut, write_part
     from nri.trace.document import time_text
+    from nri.trace.excerpt import choose, cut, write_part
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
@@ -216,8 +216,8 @@ def _end(out: Output, found: Trace) -> int:
     """Name on standard error the parts that could not be read; the exit code."""
     for line in found.problems:
         out.note(line)
-    if found.untold:
-        out.note(f"and {count(found.untold, 'further problem')}")
+    if found.unlisted_problems:
+        out.note(f"and {count(found.unlisted_problems, 'further problem')}")
     return FAILED if found.problems else 0
 
 

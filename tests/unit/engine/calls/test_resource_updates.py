@@ -113,7 +113,7 @@ def test_annotations_of_the_request_are_added(dry: Any) -> None:
     assert dry.engine.inventory.container(made).record.annotations == {"a": "1", "b": "2"}
 
 
-def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(dry: Any) -> None:
+def test_an_earlier_answer_applied_late_keeps_later_values(dry: Any) -> None:
     made = dry.run(dry.pod())
     asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
     later = nri.Update(made).set_cpu_shares(800).add_unified("cpu.idle", "0").message

@@ -58,11 +58,11 @@ def test_a_balloon_is_near_to_the_device_that_its_type_names(
     gpu = "/sys/devices/pci0000:00/0000:00:01.0"
     write_machine(tmp_path, guest())
     write_files(tmp_path, {f"{gpu}/local_cpulist": "8-11"})
-    near = ["/sys/devices/system/node/node3", gpu, "/sys/devices/none", "podresourceapi:nvidia*"]
-    types = [TYPE | {"preferCloseToDevices": near[:1]}, {"name": "other", "preferCloseToDevices": near[1:]}]
+    places = ["/sys/devices/system/node/node3", gpu, "/sys/devices/none", "podresourceapi:nvidia*"]
+    types = [TYPE | {"preferCloseToDevices": places[:1]}, {"name": "other", "preferCloseToDevices": places[1:]}]
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
-    for name, kind, wanted in (("a", "shop", "12-13"), ("b", "other", "10-11")):
+    for name, kind, expected in (("a", "shop", "12-13"), ("b", "other", "10-11")):
         asking = pod(name, **{"balloon.balloons": kind})
-        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == wanted
+        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == expected
     assert "nothing in /sys says which CPUs are near to /sys/devices/none" in caplog.text
     assert "balloonTypes[1].preferCloseToDevices[2]: it has no effect" in caplog.text

@@ -1,7 +1,6 @@
-"""The objects of one kind that are kept in memory, and the names of those for which there is no room. Pure.
+"""A cache of API objects of one kind with a limit for their memory.
 
-All together have a bound (`MAX_KEPT_BYTES`). Where it is reached the largest object is left out, so that an author of
-large objects loses those and no others.
+Above the limit the largest object is left out, so that an author of large objects harms no other objects.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from nri.kube.decoder import Decoded, TooCostly
 from nri.kube.lists import Oversized
 from nri.text import count, plain
 
-__all__ = ["MAX_KEPT_BYTES", "KeptObjects", "Key"]
+__all__ = ["MAX_KEPT_BYTES", "Key", "ObjectCache"]
 
-#: Memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
+#: Limit for the memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
 MAX_KEPT_BYTES: Final = 32 << 20
-#: Names that are remembered, and shown, of objects that are left out.
+#: Remember, and show, at most this many names of objects that are left out.
 _MAX_NAMES, _MAX_SHOWN = 1000, 5
 
-#: Namespace and name, and where two objects may have the same, more.
+#: Namespace and name, and more parts where these are not unique.
 Key = tuple[str, ...]
 
 
-class KeptObjects:
-    """Objects by key.
+class ObjectCache:
+    """API objects by key.
 
     Args:
-        max_bytes: of memory for all.
+        max_bytes: limit for the memory of all objects.
 
     Attributes:
-        objects: those that are kept.
+        objects: the cached objects.
     """
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
@@ -40,7 +39,7 @@ class KeptObjects:
         self.objects: dict[Key, Any] = {}
         self._sizes: dict[Key, int] = {}
         self._total = 0
-        self._by_size: list[tuple[int, Key]] = []  # the largest first; with entries that hold no longer
+        self._by_size: list[tuple[int, Key]] = []  # the largest first, with outdated entries
         self._left_out: dict[Key, str] = {}
         self._crowded_out: dict[Key, int] = {}
         self._unnamed = 0
@@ -48,7 +47,7 @@ class KeptObjects:
     def take(
         self, item: bytes | Oversized, decode: Callable[[bytes], Decoded], key_of: Callable[[dict[str, Any]], Key]
     ) -> None:
-        """Keep an object of a list, or note why it is left out. ValueError for what is not an object of that kind.
+        """Add an object of a list, or record why it is left out. ValueError for an invalid object.
 
         Args:
             item: of `ListSplitter`.
@@ -66,7 +65,7 @@ class KeptObjects:
         self.put(key_of(value), value, size)
 
     def put(self, key: Key, value: Any, size: int) -> None:
-        """Keep an object that takes `size` bytes, in place of the one with its key."""
+        """Add an object of `size` bytes, or replace the one with its key."""
         self.remove(key)
         self.objects[key], self._sizes[key] = value, size
         self._total += size
@@ -75,31 +74,31 @@ class KeptObjects:
             negative, largest = heapq.heappop(self._by_size)
             if self._sizes.get(largest) == -negative:
                 self._forget(largest)
-                self._note(largest, f"there is no room for its {-negative} bytes of memory", -negative)
+                self._note(largest, f"its {-negative} bytes exceed the limit for all objects", -negative)
         if len(self._by_size) > 2 * len(self._sizes) + _MAX_NAMES:
             self._by_size = [(-size, key) for key, size in self._sizes.items()]
             heapq.heapify(self._by_size)
 
     def leave_out(self, key: Key, reason: str) -> None:
-        """Note that an object cannot be kept; what was known of it goes."""
+        """Record that an object cannot be cached, and remove its earlier version."""
         self.remove(key)
         self._note(key, reason)
 
     def remove(self, key: Key) -> bool:
-        """Forget an object; return whether it was kept."""
+        """Remove an object; return whether it was cached."""
         self._left_out.pop(key, None)
         self._crowded_out.pop(key, None)
         return key in self.objects and self._forget(key)
 
     @property
     def has_room_again(self) -> bool:
-        """Whether an object that was left out for lack of room would take less than half of what is free now."""
+        """Whether an object left out for lack of memory would now take less than half of the free memory."""
         free = self._max_bytes - self._total
         return bool(self._crowded_out) and min(self._crowded_out.values()) <= free // 2
 
     @property
     def problem(self) -> str:
-        """Say in one line which objects are left out and why; "" if none are."""
+        """One line about the objects that are left out, with reasons; "" if there are none."""
         number = len(self._left_out) + self._unnamed
         if not number:
             return ""

@@ -14,7 +14,7 @@ import nri
 from nri.adaptation.admin import ask, follow
 from nri.errors import ConflictError, DeadlineExceeded, NriError, RemoteProtocolError, RuntimeUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live import MOST_ROWS, Live
+from nri.trace.live_events import MAX_ROWS, Live
 from tests.support.made_plugins import plugin
 from tests.support.waiting import wait_for
 
@@ -33,7 +33,7 @@ def live_of(path: str) -> Live:
     return Live(lambda method, request: ask(path, method, request), lambda request: follow(path, request))
 
 
-def test_calls_conflicts_and_the_health_of_the_chain_are_a_row_for_each_plugin(path: str) -> None:
+def test_each_plugin_has_a_row_with_calls_conflicts_and_health(path: str) -> None:
     with FakeRuntime(admin_socket=path) as runtime:
         runtime.add(sets("1"), "10").add(sets("2"), "20")
         with live_of(path) as live:
@@ -69,11 +69,11 @@ def test_a_runtime_that_goes_away_is_told_and_read_on_when_it_is_back(path: str)
         with FakeRuntime(admin_socket=path) as runtime:
             wait_for(lambda: not missed(), "that it is back")
 
-            def seen() -> bool:
+            def is_restored() -> bool:
                 runtime.create_container(make_pod(), make_container(name="later"))
                 return any(row["container"] == "later" for row in live.rows(1))
 
-            wait_for(seen, "an event of the new one")
+            wait_for(is_restored, "an event of the new one")
 
 
 def test_without_a_runtime_it_does_not_begin(path: str) -> None:
@@ -100,38 +100,38 @@ def rows(begin: int, end: int, time_ms: float = 0.0) -> list[dict[str, Any]]:
     return [{**row, "n": number} for number in range(begin, end)]
 
 
-def reading(**given: Any) -> dict[str, Any]:
-    return {"run": "a", "next": 0, "more": False, "missed": 0, "rows": [], **given}
+def reading(**fields: Any) -> dict[str, Any]:
+    return {"run": "a", "next": 0, "more": False, "missed": 0, "rows": [], **fields}
 
 
-def told(*readings: dict[str, Any], now: float = 1100.0) -> Live:
-    """One that has been told of readings: what a runtime tells only after thousands of events."""
+def live_after(*readings: dict[str, Any], now: float = 1100.0) -> Live:
+    """One that has been live_after of readings: what a runtime tells only after thousands of events."""
     live = Live(lambda *_: {"plugins": []}, lambda _: iter(()), clock=lambda: now)
-    for each in readings:
-        live.take(each)
+    for reading_ in readings:
+        live.take(reading_)
     return live
 
 
 def test_what_was_missed_is_counted() -> None:
-    live = told(reading(rows=rows(1, 3), next=2), reading(rows=rows(8, 9), next=8, missed=5))
+    live = live_after(reading(rows=rows(1, 3), next=2), reading(rows=rows(8, 9), next=8, missed=5))
     assert live.summary()["unread"] == 5
 
 
 def test_numbers_go_on_where_a_runtime_begins_anew_and_rows_are_bounded() -> None:
-    live = told(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MOST_ROWS + 1), next=MOST_ROWS))
-    kept = live.rows()
-    assert (len(kept), kept[0]["n"], kept[-1]["n"]) == (MOST_ROWS, 3, MOST_ROWS + 2)
-    assert [row["n"] for row in live.rows(MOST_ROWS + 1)] == [MOST_ROWS + 2]
+    live = live_after(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MAX_ROWS + 1), next=MAX_ROWS))
+    stored = live.rows()
+    assert (len(stored), stored[0]["n"], stored[-1]["n"]) == (MAX_ROWS, 3, MAX_ROWS + 2)
+    assert [row["n"] for row in live.rows(MAX_ROWS + 1)] == [MAX_ROWS + 2]
 
 
 def test_only_the_last_minute_counts() -> None:
-    summary = told(reading(rows=rows(1, 3, 1000e3)), reading(rows=rows(3, 4, 1090e3))).summary()
+    summary = live_after(reading(rows=rows(1, 3, 1000e3)), reading(rows=rows(3, 4, 1090e3))).summary()
     assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (60, 1, 0.02)
 
 
-def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_are_kept() -> None:
-    summary = told(reading(rows=rows(1, MOST_ROWS + 2, 1080e3))).summary()
-    assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MOST_ROWS, 500)
+def test_the_rate_is_that_of_the_rows_in_memory() -> None:
+    summary = live_after(reading(rows=rows(1, MAX_ROWS + 2, 1080e3))).summary()
+    assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MAX_ROWS, 500)
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_a
 def test_rows_that_are_none_of_ours_are_refused(row: dict[str, Any], health: Any) -> None:
     live = Live(lambda *_: {"plugins": health}, lambda _: iter(()), clock=lambda: 0.0)
     live.take(reading(rows=[row]))
-    with pytest.raises(RemoteProtocolError, match="no rows of plugins and events"):
+    with pytest.raises(RemoteProtocolError, match="invalid rows of plugins or events"):
         live.summary()

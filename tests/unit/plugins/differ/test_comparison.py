@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.plugins.differ.compare import differences, yaml_differences
+from nri.plugins.differ.comparison import differences, yaml_differences
 
 
 @pytest.mark.parametrize(

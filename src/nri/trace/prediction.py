@@ -1,10 +1,9 @@
-"""Collisions foretold: plugins that set the same field of the same container, found in what they have answered.
+"""Predict collisions: plugins that set the same field of the same container.
 
-Plugins that were recorded apart (some on the node, another by `nri replay --record` of the same events) were never
-merged. Here their answers to the same kind of event of the same container are laid over each other, in the order
-of their indices and by the rules of a merge: a later plugin may take over what it removes first. Names are enough for
-that, so recordings whose values were replaced serve as well. A plugin that was never recorded takes part with what its
-class declares (`sets`), against recorded answers and other declarations. Next: `nri.api.fields`, the table of fields.
+Plugins can be recorded separately, for example one by `nri replay --record`. Their answers to the same event of the
+same container are compared in the order of indices, by the rules of a merge: a later plugin may set a field that it
+removes first. Values are not needed, so redacted recordings suffice. For a plugin without a recording the fields that
+its class declares (`sets`) are used.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Collision", "CollisionFinder"]
 
-#: Bytes of what is kept of answers, and for each byte of the recordings.
-_MOST_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
-#: About what is taken by a container at an event, a plugin there, its answers, and a place in these, besides texts,
-#: which take up to four bytes for one of theirs.
+#: Limit for stored answers: in any case, and for each byte of the recordings.
+_MAX_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
+#: Approximate memory of a container at an event, of a plugin there, its answers, and a field in these; in addition
+#: texts, with up to four bytes for each character.
 _EVENT_BYTES, _PLUGIN_BYTES, _ANSWERS_BYTES, _PLACE_BYTES, _TEXT_FACTOR = 500, 100, 700, 300, 4
-#: Containers of all collisions together, which are kept by their names, and bytes of the recordings for each.
+#: Limit for names of containers in collisions: in any case, and one more for this many bytes of the recordings.
 _NAMES, _BYTES_PER_NAME = 20_000, 50
-#: Characters of a container's id, and of a name of one.
-_LONGEST_ID, _LONGEST_SUBJECT = 256, 1000
+#: Limits for a container's id, and for its name.
+_MAX_ID_CHARACTERS, _MAX_SUBJECT_CHARACTERS = 256, 1000
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
-#: Fields with an owner by their names for people -> path.
+#: The path of each field with an owner, by its label.
 _OWNED: Final = {row.label: row.path for row in ROWS if row.kind not in (*_NO_OWNER, Kind.RESET)}
 
 
 class OwnedField(NamedTuple):
-    """A place that one plugin can own: a field of a container ("" for that of the event), or one entry of it."""
+    """A field of a container ("" for the event's own), or an entry of it, which one plugin can own."""
 
     container: str
     field: str
@@ -45,15 +44,15 @@ class OwnedField(NamedTuple):
 
 
 class Collision(NamedTuple):
-    """Two plugins on one field.
+    """Two plugins that set one field.
 
     Attributes:
-        field, key: as conflicts name it: ``Env``, and the variable.
-        event: in which it happens; "" if only the two plugins' classes say so.
-        first, second: ``NN-name``; the second one's answer is refused.
-        containers: ``NAMESPACE/POD/CONTAINER`` for which it happens, sorted; none if only classes say so.
-        happened: for how many of these the recordings have it already as refused.
-        declared: at least one of them was not recorded: it may set the field, and need not.
+        field, key: as in conflicts: ``Env``, and the variable.
+        event: the event; "" if only declarations of classes collide.
+        first, second: ``NN-name``; the answer of the second one would be refused.
+        containers: ``NAMESPACE/POD/CONTAINER``, sorted; none if only declarations collide.
+        happened: number of these containers for which a recording has the refusal.
+        declared: at least one plugin was not recorded, and may set the field.
     """
 
     field: str
@@ -67,7 +66,7 @@ class Collision(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """All that one plugin has asked for at one kind of event of one container. Containers share equal ones."""
+    """All fields that a plugin sets or removes at one kind of event of a container; equal ones are shared."""
 
     sets: frozenset[OwnedField] = frozenset()
     takes: frozenset[OwnedField] = frozenset()
@@ -75,7 +74,7 @@ class _Answers(NamedTuple):
 
 
 class CollisionFinder:
-    """Collects events of any number of recordings, and tells collisions.
+    """Collects events of recordings and finds collisions.
 
     Args:
         most: containers whose answers are kept, once for each kind of event.
@@ -83,27 +82,31 @@ class CollisionFinder:
         recording_bytes: of all recordings; what is kept of answers and the number of names grow with it.
 
     Attributes:
-        left: events of further containers, or beyond the bytes that may be kept, which were not looked at.
-        left_names: containers of collisions that are not named and not counted.
+        left_out: events of further containers, or beyond the bytes that may be kept, which were not looked at.
+        left_out_names: containers of collisions that are not named and not counted.
     """
 
-    def __init__(self, most: int = 200_000, most_bytes: int = _MOST_BYTES, *, recording_bytes: int = 0) -> None:
-        self.left, self._most, self._room = 0, most, most_bytes + _BYTES_PER_BYTE * recording_bytes
-        self.left_names, self._most_names = 0, _NAMES + recording_bytes // _BYTES_PER_NAME
-        self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
+    def __init__(self, max_containers: int = 200_000, max_bytes: int = _MAX_BYTES, *, recording_bytes: int = 0) -> None:
+        self.left_out, self._max_containers, self._room = (
+            0,
+            max_containers,
+            max_bytes + _BYTES_PER_BYTE * recording_bytes,
+        )
+        self.left_out_names, self._max_names = 0, _NAMES + recording_bytes // _BYTES_PER_NAME
+        self._answers: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._shared: dict[_Answers | str, _Answers | str] = {}  # answers, and names of plugins
         self._names: dict[str, str] = {}
         self._declared: dict[str, list[Declared]] = {}
 
     def declare(self, plugin: str, sets: Iterable[str]) -> None:
-        """Let a plugin, ``NN-name``, take part with what its class says that it sets.
+        """Add a plugin, ``NN-name``, by the fields that its class declares.
 
-        Raises ValueError for a name that is no field.
+        Raises ValueError for an unknown field.
         """
         self._declared[plugin] = [Declared(text) for text in sets]
 
     def take(self, event: Event) -> None:
-        """Look at an event."""
+        """Add an event."""
         if event.container is None:
             return
         subject = event.container.id
@@ -112,18 +115,18 @@ class CollisionFinder:
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            full = self._room <= 0 or len(subject) > _LONGEST_ID
-            if full or (key not in self._found and len(self._found) >= self._most):
-                self.left += 1
+            full = self._room <= 0 or len(subject) > _MAX_ID_CHARACTERS
+            if full or (key not in self._answers and len(self._answers) >= self._max_containers):
+                self.left_out += 1
                 return
-            if key not in self._found:
-                self._names[subject] = event.subject[:_LONGEST_SUBJECT]
-                self._found[key] = {}
+            if key not in self._answers:
+                self._names[subject] = event.subject[:_MAX_SUBJECT_CHARACTERS]
+                self._answers[key] = {}
                 self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
-            self._keep(self._found[key], subject, step, reply)
+            self._keep(self._answers[key], subject, step, reply)
 
     def _keep(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
-        """Keep what an answer sets and takes."""
+        """Store the fields that an answer sets and removes."""
         sets, takes = set[OwnedField](), set[OwnedField]()
         if step.event == "CreateContainer":
             _add_places(sets, takes, "", read(reply.adjust, TREE))
@@ -145,51 +148,51 @@ class CollisionFinder:
         plugins[self._shared[step.plugin]] = self._shared[answers]  # type: ignore[index, assignment]
 
     def collisions(self) -> list[Collision]:
-        """Who collides with whom, sorted by plugins and field; where classes alone say so, after the others."""
-        found: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
-        names_left = self._most_names
-        for (event, subject), plugins in self._found.items():
+        """Return all collisions, sorted by plugins and field; those of declarations last."""
+        outcomes: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
+        names_left = self._max_names
+        for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
-            recorded = ((*each, plugins[each[2]].refused) for each in _collide(plugins))
-            declared = ((*each, False) for each in self._may_collide(plugins))
+            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
+            declared = ((*collision, False) for collision in self._may_collide(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
-                if name not in found.get(key, {}):
+                if name not in outcomes.get(key, {}):
                     if not names_left:
-                        self.left_names += 1
+                        self.left_out_names += 1
                         continue
                     names_left -= 1
-                row = found.setdefault(key, {})
+                row = outcomes.setdefault(key, {})
                 row[name] = row.get(name, False) or refused
         rows = [
             Collision(
                 *(field, key, event, first, second, tuple(sorted(names)), sum(names.values())),
                 declared=first in self._declared or second in self._declared,
             )
-            for (first, second, event, field, key), names in sorted(found.items())
+            for (first, second, event, field, key), names in sorted(outcomes.items())
         ]
         return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
 
     def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
-        """The places of recorded answers that a plugin declares which has none itself: place, earlier, later."""
+        """Fields of recorded answers that a plugin without answers declares: field, earlier, later plugin."""
         for name, sets in self._declared.items():
             for other, answers in plugins.items() if name not in plugins else ():
                 first, second = sorted((name, other))
                 for place in answers.sets if second == name else answers.sets - answers.takes:
-                    if any(each.covers(_OWNED[place.field], place.key) for each in sets):
+                    if any(declaration.covers(_OWNED[place.field], place.key) for declaration in sets):
                         yield place, first, second
 
     def _both_declare(self) -> Iterator[Collision]:
-        """Pairs of plugins that declare the same field, with the narrower of their keys."""
-        for (first, ours), (second, theirs) in combinations(sorted(self._declared.items()), 2):
-            seen = set()
-            for mine in ours:
-                for other in theirs:
-                    key = mine.common(other)
+        """Collisions of two declarations, with the narrower of their keys."""
+        for (first, first_sets), (second, second_sets) in combinations(sorted(self._declared.items()), 2):
+            fields = set()
+            for declaration in first_sets:
+                for other in second_sets:
+                    key = declaration.common(other)
                     if key is not None:
-                        paths = mine.paths & other.paths
-                        seen |= {(label, path, key) for label, path in _OWNED.items() if path in paths}
-            for label, path, key in seen:
+                        paths = declaration.paths & other.paths
+                        fields |= {(label, path, key) for label, path in _OWNED.items() if path in paths}
+            for label, path, key in fields:
                 yield Collision(label, key if path in BY_KEY else "", "", first, second, (), 0, declared=True)
 
 
@@ -198,7 +201,7 @@ def _text_bytes(text: str) -> int:
 
 
 def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, entries: Iterable[Entry]) -> None:
-    """Add the places that entries set, and those that they take from others."""
+    """Add the fields that entries set, and those that they remove."""
     for entry in entries:
         field, kind = entry.row.label, entry.row.kind
         if kind is Kind.RESET:
@@ -214,7 +217,7 @@ def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, e
 
 
 def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
-    """The places that a later plugin sets although an earlier one holds them: place, earlier, later."""
+    """Fields that a later plugin sets although an earlier one owns them: field, earlier, later plugin."""
     holders: dict[OwnedField, str] = {}
     for name in sorted(plugins):
         answers = plugins[name]

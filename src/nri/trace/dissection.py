@@ -1,9 +1,7 @@
-"""Bytes of NRI or ttRPC taken apart, whatever they are: `Dissector` never raises for its input and never stops early.
+"""Decode captured bytes of NRI or ttRPC, without errors for any input.
 
-Every frame says at which offset of the input it begins. A broken piece becomes a frame too, and reading goes on at the
-next place that looks like one. The mux frames' payloads are joined per connection, as a receiver does, so a ttRPC
-message may begin in one mux frame and end in another; its offset is then that of its first byte. The formats are those
-of `nri.mux.frames` and `nri.ttrpc.frames`.
+A broken piece becomes a frame too, and decoding continues at the next place that looks like a frame. The payloads of
+mux frames are joined per connection, so a ttRPC message may begin in one mux frame and end in another.
 """
 
 from __future__ import annotations
@@ -23,38 +21,38 @@ if TYPE_CHECKING:
 _KINDS = {frames.REQUEST: "request", frames.RESPONSE: "response", frames.DATA: "data"}
 _WAYS = {1: "the runtime calls the plugin", 2: "the plugin calls the runtime"}
 
-#: A frame, or a broken piece, as a table: ``offset`` and ``kind`` (mux, request, response, data, broken) always, and
-#: of ``connection``, ``length``, ``stream``, ``flags``, ``service``, ``method``, ``message``, ``problem`` and the like
-#: those that are known.
+#: A frame, or a broken piece, as a table: always ``offset`` and ``kind`` (mux, request, response, data, broken), and if
+#: known ``connection``, ``length``, ``stream``, ``flags``, ``service``, ``method``, ``message``, ``problem`` and
+#: others.
 Frame = dict[str, Any]
 
 
 class _Stream:
-    """The bytes of one logical connection that are not used yet, with the offset in the input of each piece."""
+    """The pending bytes of one logical connection, with the offset of each piece in the input."""
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.pieces: list[tuple[int, int]] = []  # (where it begins in `data`, its offset in the input)
+        self.pieces: list[tuple[int, int]] = []  # (position in `data`, offset in the input)
 
     def add(self, payload: bytes, offset: int) -> None:
         self.pieces.append((len(self.data), offset))
         self.data += payload
 
     def offset(self, position: int) -> int:
-        """Return the offset in the input of a position of `data`."""
+        """Return the offset in the input of a position in `data`."""
         begin, offset = next(piece for piece in reversed(self.pieces) if piece[0] <= position)
         return offset + position - begin
 
     def drop(self, length: int) -> None:
-        """Forget the first bytes, which are used."""
-        rest = self.offset(length) if length < len(self.data) else 0
+        """Remove the first bytes."""
+        next_offset = self.offset(length) if length < len(self.data) else 0
         later = [(begin - length, offset) for begin, offset in self.pieces if begin > length]
         del self.data[:length]
-        self.pieces = [(0, rest), *later] if self.data else []
+        self.pieces = [(0, next_offset), *later] if self.data else []
 
 
 class Dissector:
-    """Takes one capture apart. `assume` is the method of responses whose request is not in the capture."""
+    """Decodes one capture. `assume` is the method of responses whose request is not in the capture."""
 
     def __init__(self, catalog: Catalog, assume: Method | None = None) -> None:
         self.found: list[Frame] = []
@@ -64,7 +62,7 @@ class Dissector:
         self._calls: dict[tuple[int, int], Method | None] = {}
 
     def run(self, data: bytes, *, with_mux: bool | None = None) -> list[Frame]:
-        """Return all frames, in the order of the input. `with_mux` None: find out from the first bytes."""
+        """Return all frames in the order of the input. `with_mux` None: decide by the first bytes."""
         if with_mux is None:
             with_mux = begins_with_mux(data)
         if with_mux:
@@ -73,9 +71,7 @@ class Dissector:
             self._feed(0, data, 0)
         for conn, stream in self._streams.items():
             if stream.data:
-                self._broken(
-                    stream.offset(0), f"{len(stream.data)} bytes of a ttRPC message that does not end here", conn
-                )
+                self._broken(stream.offset(0), f"{len(stream.data)} bytes of an incomplete ttRPC message", conn)
         self.found.sort(key=lambda frame: frame["offset"])
         return self.found
 
@@ -84,7 +80,7 @@ class Dissector:
         while position < len(data):
             head = data[position : position + mux.HEADER_LENGTH]
             if len(head) < mux.HEADER_LENGTH:
-                self._broken(position, f"{len(head)} bytes of a mux header that does not end here")
+                self._broken(position, f"{len(head)} bytes of an incomplete mux header")
                 return
             conn, length = struct.unpack(">II", head)
             if not looks_like_mux(data, position):
@@ -94,11 +90,11 @@ class Dissector:
             self.found.append({"offset": position, "kind": "mux", "connection": conn, "length": length})
             self._feed(conn, payload, position + 8)
             if len(payload) < length:
-                self._broken(position, f"the mux frame announces {length} bytes, {len(payload)} are here", conn)
+                self._broken(position, f"the mux frame announces {length} bytes; {len(payload)} are present", conn)
             position += 8 + length
 
     def _resume(self, data: bytes, position: int, reason: str) -> int:
-        """Go to the next place that looks like a mux frame, and note how much was left out."""
+        """Return the next place that looks like a mux frame, and add a frame for the bytes before it."""
         for place in range(position + 1, len(data) - mux.HEADER_LENGTH + 1):
             if data[place : place + 3] == b"\0\0\0" and looks_like_mux(data, place, strict=True):
                 self._broken(position, f"{reason}; {place - position} bytes left out")
@@ -174,13 +170,13 @@ class Dissector:
 
 
 def begins_with_mux(data: bytes) -> bool:
-    """Whether a capture is NRI's, with mux headers, or plain ttRPC."""
+    """Whether a capture has NRI's mux headers, and is not plain ttRPC."""
     plain = len(data) >= frames.HEADER_LENGTH and data[8] in _KINDS and data[9] < 8
     return looks_like_mux(data, 0, strict=True) or (looks_like_mux(data, 0) and not plain)
 
 
 def looks_like_mux(data: bytes, position: int, *, strict: bool = False) -> bool:
-    """Whether a mux header is here: a small connection id, a length that is allowed. Strict: and a ttRPC header."""
+    """Whether this is a mux header: a small connection id, a valid length; if strict, followed by a ttRPC header."""
     if len(data) - position < mux.HEADER_LENGTH:
         return False
     conn, length = struct.unpack_from(">II", data, position)
@@ -192,5 +188,5 @@ def looks_like_mux(data: bytes, position: int, *, strict: bool = False) -> bool:
 
 
 def way_of(conn: int) -> str:
-    """Say in words what a connection of the multiplexer carries."""
+    """Describe what a connection of the multiplexer carries."""
     return _WAYS.get(conn, "not one of NRI's")

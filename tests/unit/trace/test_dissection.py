@@ -12,7 +12,7 @@ from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE
 from nri.mux import frames as mux
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector, Frame, begins_with_mux, looks_like_mux, way_of
+from nri.trace.dissection import Dissector, Frame, begins_with_mux, looks_like_mux, way_of
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, encode_response, request_prefix
 from tests.support.captured import GOLDEN, request
@@ -24,10 +24,10 @@ def dissect(data: bytes, **kwargs: bool) -> list[Frame]:
 
 def test_a_message_in_two_mux_frames_is_put_together() -> None:
     message = m.CreateContainerRequest(pod=m.PodSandbox(name="p" * 9000))
-    found = dissect(mux.cut(1, request("CreateContainer", message)))
-    assert [frame["kind"] for frame in found] == ["mux", "request", "mux"]
-    assert found[1]["message"]["pod"]["name"] == "p" * 9000
-    assert found[1]["offset"] == 8
+    frames = dissect(mux.cut(1, request("CreateContainer", message)))
+    assert [frame["kind"] for frame in frames] == ["mux", "request", "mux"]
+    assert frames[1]["message"]["pod"]["name"] == "p" * 9000
+    assert frames[1]["offset"] == 8
 
 
 def test_unknown_services_show_their_fields() -> None:
@@ -37,28 +37,28 @@ def test_unknown_services_show_their_fields() -> None:
 
 
 def test_a_capture_cut_anywhere_is_explained_up_to_there() -> None:
-    whole = {8: 90, 98: 108, 116: 197, 205: 220}  # where messages begin, and the offset after them
+    message_ends = {8: 90, 98: 108, 116: 197, 205: 220}  # where messages begin, and the offset after them
     for length in range(1, len(GOLDEN)):
-        found = dissect(GOLDEN[:length], with_mux=True)
-        good = {frame["offset"] for frame in found if frame["kind"] in ("request", "response")}
-        assert good == {offset for offset, end in whole.items() if end <= length}, f"cut after {length} bytes"
-        told = any(frame["kind"] == "broken" for frame in found)
-        assert told is (length not in whole.values()), f"cut after {length} bytes"
+        frames = dissect(GOLDEN[:length], with_mux=True)
+        good = {frame["offset"] for frame in frames if frame["kind"] in ("request", "response")}
+        assert good == {offset for offset, end in message_ends.items() if end <= length}, f"cut after {length} bytes"
+        lines = any(frame["kind"] == "broken" for frame in frames)
+        assert lines is (length not in message_ends.values()), f"cut after {length} bytes"
 
 
 def test_a_payload_that_is_no_message_is_shown_raw_and_reading_goes_on() -> None:
     bad = mux.cut(
         1, frames.pack(1, frames.REQUEST, encode_request(request_prefix(PLUGIN_SERVICE, "Configure"), b"\xff\xff"))
     )
-    found = dissect(bad + GOLDEN)
-    assert "varint is cut short" in found[1]["problem"]
-    assert found[-1]["message"] == {"events": 137}
+    dissected = dissect(bad + GOLDEN)
+    assert "varint is cut short" in dissected[1]["problem"]
+    assert dissected[-1]["message"] == {"events": 137}
 
 
 def test_an_envelope_that_is_no_protobuf_is_named() -> None:
-    found = dissect(mux.cut(1, frames.pack(1, frames.REQUEST, b"\xff\xff\xff")) + GOLDEN)
-    assert found[1]["problem"].startswith("not a ttRPC request: ")
-    assert found[-1]["message"] == {"events": 137}
+    dissected = dissect(mux.cut(1, frames.pack(1, frames.REQUEST, b"\xff\xff\xff")) + GOLDEN)
+    assert dissected[1]["problem"].startswith("not a ttRPC request: ")
+    assert dissected[-1]["message"] == {"events": 137}
 
 
 @given(st.binary(max_size=200))
@@ -84,8 +84,10 @@ def test_the_way_in_is_told_by_the_first_bytes() -> None:
 
 def test_a_response_belongs_to_the_request_of_its_connection_and_stream() -> None:
     answer = frames.pack(3, frames.RESPONSE, encode_response(m.ConfigureResponse(events=5).SerializeToString()))
-    found = dissect(mux.cut(1, request("Configure", m.ConfigureRequest(), 3)) + mux.cut(2, answer) + mux.cut(1, answer))
-    replies = [frame for frame in found if frame["kind"] == "response"]
+    dissected = dissect(
+        mux.cut(1, request("Configure", m.ConfigureRequest(), 3)) + mux.cut(2, answer) + mux.cut(1, answer)
+    )
+    replies = [frame for frame in dissected if frame["kind"] == "response"]
     assert [frame.get("method") for frame in replies] == [None, "Configure"]
     assert replies[1]["message"] == {"events": 5}
 

@@ -11,8 +11,8 @@ import nri
 from nri.errors import ConfigError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
-from nri.trace import cut as module
-from nri.trace.cut import choose, cut
+from nri.trace import excerpt as module
+from nri.trace.excerpt import choose, cut
 from nri.trace.history import Event, Note, Trace
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
@@ -46,7 +46,7 @@ def part_of(folder: Path, tmp_path: Path, chosen: set[tuple[int, int]], block_by
     return Trace(path)
 
 
-def told(event: Event) -> tuple[object, ...]:
+def summary(event: Event) -> tuple[object, ...]:
     """All that is known of an event."""
     steps = [(step.plugin, step.event, step.request, step.reply, step.merged, step.time_ns) for step in event.steps]
     return event.name, event.serial, event.began_ns, event.duration_ns, event.request, event.reply, event.whole, steps
@@ -55,9 +55,9 @@ def told(event: Event) -> tuple[object, ...]:
 @pytest.mark.parametrize("size", [1, 10_000, 1 << 20], ids=["a block a record", "several blocks", "one block"])
 def test_the_events_of_a_pod_are_cut_as_they_were(folder: Path, tmp_path: Path, size: int) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda event: event.names("p1"), 0, ALWAYS), size)
-    expected = [told(event) for event in Trace(folder).events() if event.names("p1")]
+    expected = [summary(event) for event in Trace(folder).events() if event.names("p1")]
     assert len(expected) == 40
-    assert [told(event) for event in part.events()] == expected
+    assert [summary(event) for event in part.events()] == expected
     assert not part.problems
 
 
@@ -69,8 +69,8 @@ def test_events_between_two_times_are_cut(folder: Path, tmp_path: Path) -> None:
 
 def test_a_part_says_of_which_recordings_and_plugins_it_is(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda event: event.names("c7"), 0, ALWAYS))
-    whole = [each for each in Trace(folder).items() if isinstance(each, Note)]
-    assert [each for each in part.items() if isinstance(each, Note)] == whole
+    expected = [item for item in Trace(folder).items() if isinstance(item, Note)]
+    assert [item for item in part.items() if isinstance(item, Note)] == expected
     assert {event.recording for event in part.events()} == {1, 2}
 
 
@@ -83,15 +83,15 @@ def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_
         for recorder in (two, one):
             for serial in range(1, 5):
                 recorder.event_ends("StopContainer", serial, b"", None, 0.1)
-    whole = [(event.began_ns, event.recording, event.serial, event.whole) for event in Trace(traces).events()]
-    assert [row[0] for row in whole] == sorted(row[0] for row in whole)
-    assert [row[1:] for row in whole] == [(n, serial, True) for serial in range(1, 5) for n in (1, 2)]
+    expected = [(event.began_ns, event.recording, event.serial, event.whole) for event in Trace(traces).events()]
+    assert [row[0] for row in expected] == sorted(row[0] for row in expected)
+    assert [row[1:] for row in expected] == [(n, serial, True) for serial in range(1, 5) for n in (1, 2)]
     part = part_of(traces, tmp_path, {(1, 2), (2, 2), (2, 3), (1, 4)})
     assert [(event.began_ns, event.recording, event.serial, event.whole) for event in part.events()] == [
-        row for row in whole if row[1:3] in {(1, 2), (2, 2), (2, 3), (1, 4)}
+        row for row in expected if row[1:3] in {(1, 2), (2, 2), (2, 3), (1, 4)}
     ]
-    again = part_of(tmp_path / "part.nritrace", tmp_path, {(2, 2)})
-    assert [(event.recording, event.serial, event.whole) for event in again.events()] == [(2, 2, True)]
+    excerpt = part_of(tmp_path / "part.nritrace", tmp_path, {(2, 2)})
+    assert [(event.recording, event.serial, event.whole) for event in excerpt.events()] == [(2, 2, True)]
 
 
 def test_a_note_on_a_plugin_stays_with_its_recording(tmp_path: Path) -> None:
@@ -121,19 +121,17 @@ def test_records_of_a_newer_version_are_copied(tmp_path: Path) -> None:
     path.write_bytes(blocks.MAGIC + blocks.pack(raw, 2, 1, 2))
     part = io.BytesIO(b"".join(cut(Trace(path), {(0, 1)})))
     part.seek(len(blocks.MAGIC))
-    (head,) = [found for found in blocks.scan(part) if isinstance(found, blocks.Header)]
+    (head,) = [header for header in blocks.scan(part) if isinstance(header, blocks.Header)]
     assert b"".join(blocks.contents(part, head)) == raw
 
 
 def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(
-        ConfigError, match=r"none of its \d+ events fits that \(nri trace show .* lists what there is\)"
-    ):
+    with pytest.raises(ConfigError, match=r"none of its \d+ events matches that \(list all events: nri trace show "):
         choose(Trace(folder), lambda _: False, 0, ALWAYS)
-    monkeypatch.setattr(module, "MOST_EVENTS", 3)
-    with pytest.raises(ConfigError, match="more than 3 events to cut"):
+    monkeypatch.setattr(module, "MAX_EVENTS", 3)
+    with pytest.raises(ConfigError, match="more than 3 events selected"):
         choose(Trace(folder), lambda _: True, 0, ALWAYS)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from nri.pods.unread import unread, watch
+from nri.pods.unread_keys import unread, watch
 
 
-def test_keys_that_nobody_asked_for_are_found_with_their_places_and_the_nearest_that_would_be_read() -> None:
+def test_unread_keys_have_places_and_suggestions() -> None:
     tree = watch({"spec": {"a": [{"comand": 1, "name": "x"}], "whole": {"k": 1}, "passed": 1}, "other": 2})
     spec = tree["spec"]
     one = spec["a"][0]
     assert [*spec.get("whole").items()] == [("k", 1)]
     one.get("name"), one.get("command")
-    found = [(each.path, each.nearest) for each in unread(tree, frozenset(["spec.passed"]))]
-    assert found == [("other", ""), ("spec.a[0].comand", "command")]
+    keys = [(key.path, key.nearest) for key in unread(tree, frozenset(["spec.passed"]))]
+    assert keys == [("other", ""), ("spec.a[0].comand", "command")]
     assert one["comand"] == 1
 
 

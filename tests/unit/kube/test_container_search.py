@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 
 #: The newest first.
 KNOWN = [
@@ -19,7 +19,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "expected"),
     [
         ("aaa1", ["aaa1"]),
         ("aaa", ["aaa2"]),
@@ -39,13 +39,13 @@ KNOWN = [
         ("", []),
     ],
 )
-def test_an_id_then_names_then_the_beginning_of_an_id(word: str, found: list[str]) -> None:
-    assert [one.id for one in find(word, KNOWN)] == found
+def test_an_id_then_names_then_the_beginning_of_an_id(word: str, expected: list[str]) -> None:
+    assert [one.id for one in find(word, KNOWN)] == expected
 
 
 def test_of_several_containers_the_only_one_that_runs_is_meant() -> None:
-    known = [one._replace(runs=one.id == "bbb1") for one in KNOWN]
-    assert [one.id for one in find("app", known)] == ["bbb1"]
+    containers = [one._replace(runs=one.id == "bbb1") for one in KNOWN]
+    assert [one.id for one in find("app", containers)] == ["bbb1"]
 
 
 def test_containers_whose_pod_is_not_known_are_not_lives_of_one_container() -> None:
@@ -53,10 +53,10 @@ def test_containers_whose_pod_is_not_known_are_not_lives_of_one_container() -> N
 
 
 def test_a_word_that_may_mean_several_names_the_first_of_them() -> None:
-    many = [
+    named_containers = [
         NamedContainer(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)
     ]
-    text = any_of("app", many)
-    assert text.startswith('"app" may be any of c0c0c0c0c0c0c (shop/web0/app), c1c1')
+    text = any_of("app", named_containers)
+    assert text.startswith('"app" matches several containers: c0c0c0c0c0c0c (shop/web0/app), c1c1')
     assert text.endswith("c4c4c4c4c4c4c (shop/web4/app), ...")
-    assert any_of("f", [KNOWN[5], KNOWN[6]]) == '"f" may be any of eee1 (lone), fff1'
+    assert any_of("f", [KNOWN[5], KNOWN[6]]) == '"f" matches several containers: eee1 (lone), fff1'

@@ -9,16 +9,16 @@ import pytest
 from nri import Adjustment, Reject
 from nri.config import Source
 from nri.config.yaml_text import compose_yaml
-from nri.plugins.annotated import (
-    LONGEST,
-    MOST_UNKNOWN,
-    MOST_VALUES,
+from nri.plugins.annotations import (
+    MAX_CHARACTERS,
+    MAX_UNKNOWN_KEYS,
+    MAX_VALUES,
     Annotation,
     InvalidValue,
     Mode,
     find,
     items,
-    only_for_containers,
+    pod_scope_warning,
     table,
     texts,
 )
@@ -45,8 +45,8 @@ def read(text: str, unknown: list[str] | None = None) -> Thing:
 
 
 def test_a_table_is_read_with_keys_in_any_form() -> None:
-    made = read("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007\nclass: best")
-    assert made == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007", "best")
+    built = read("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007\nclass: best")
+    assert built == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007", "best")
 
 
 @pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ('"0660"', 0o660), ("0o660", 0o660), ("432", 0o660)])
@@ -70,11 +70,11 @@ def test_a_key_without_a_value_counts_as_not_given() -> None:
         read("path:")
 
 
-def test_a_key_that_is_not_known_is_told_with_a_suggestion_and_many_in_a_few_lines() -> None:
+def test_unknown_keys_are_reported_with_suggestions_in_a_few_lines() -> None:
     unknown: list[str] = []
     assert read("path: x\nmajr: 3\n" + "".join(f"k{number}: 1\n" for number in range(1000)), unknown) == Thing("x")
     assert unknown[0] == 'majr: unknown key, left out (did you mean "major"?)'
-    assert len(unknown) == MOST_UNKNOWN
+    assert len(unknown) == MAX_UNKNOWN_KEYS
 
 
 def test_a_null_is_a_list_without_items() -> None:
@@ -140,9 +140,9 @@ ORDER = [f"{key}{scope}" for scope in ("/container.c", "/pod", "") for key in KE
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
 def test_the_nearest_scope_counts_and_within_it_the_new_domain(first: int) -> None:
-    found = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
-    assert found is not None
-    assert (found.key, found.text) == (ORDER[first], f"at {ORDER[first]}")
+    rows = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
+    assert rows is not None
+    assert (rows.key, rows.text) == (ORDER[first], f"at {ORDER[first]}")
 
 
 def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
@@ -154,15 +154,15 @@ def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
 def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
     pod = make_pod(annotations={"new.example/pod": "x"})
     assert find(pod, "c", *KEYS, pod_scope=False) is None
-    said = only_for_containers(pod, *KEYS)
-    assert said == "annotation new.example/pod has no effect; write new.example/container.NAME"
-    assert only_for_containers(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
+    warning = pod_scope_warning(pod, *KEYS)
+    assert warning == "annotation new.example/pod has no effect; write new.example/container.NAME"
+    assert pod_scope_warning(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
 
 
 def test_without_a_container_the_pods_own_scopes_count() -> None:
-    found = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
-    assert found is not None
-    assert found.key == "old.example/pod"
+    rows = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
+    assert rows is not None
+    assert rows.key == "old.example/pod"
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -170,30 +170,30 @@ def test_without_a_container_the_pods_own_scopes_count() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
 def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
-    found = given(text)
-    assert (found.one(Thing), found.many(Thing), found.texts(), found.pairs()) == (None, [], [], {})
+    rows = given(text)
+    assert (rows.row(Thing), rows.rows(Thing), rows.texts(), rows.pairs()) == (None, [], [], {})
 
 
 def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
-    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').many(Thing) == [Thing("/a", 1)]
+    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').rows(Thing) == [Thing("/a", 1)]
 
 
 def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
-    found = given("path: x\nmajr: 3")
-    assert found.one(Thing) == Thing("x")
-    assert found.unknown == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
+    rows = given("path: x\nmajr: 3")
+    assert rows.row(Thing) == Thing("x")
+    assert rows.warnings == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
 
 
 def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
-    found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
-    assert found.one(Thing) == Thing("x")
-    (line,) = found.unknown
+    rows = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
+    assert rows.row(Thing) == Thing("x")
+    (line,) = rows.warnings
     assert line.isprintable()
     assert len(line) <= 1024
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{path: x}", "expected a list, not a table of keys; begin each of its items with '- '"),
         ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
@@ -204,7 +204,7 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: a, options: [ro, ~]}]", "[0].options[1]: it has no value; write one, or leave the key out"),
         ("[{path: a, Path: b}]", "[0].Path: the key is given twice; keep one of them"),
         ("[{path: a, path: b}]", "line 1, [0].path: the key is given twice; keep one of them"),
-        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; leave one of them out'),
+        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of them'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
         ("- &a [*a]", "line 1: the value holds itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
@@ -212,16 +212,16 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: !!python/name:os.system x}]", None),
     ],
 )
-def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, said: str | None) -> None:
-    found = refusal(given(text).many, Thing, "path")
-    assert found.startswith("annotation k/container.c: ")
-    if said is not None:
-        assert found == f"annotation k/container.c: {said}"
+def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, message: str | None) -> None:
+    reason = refusal(given(text).rows, Thing, "path")
+    assert reason.startswith("annotation k/container.c: ")
+    if message is not None:
+        assert reason == f"annotation k/container.c: {message}"
 
 
 def test_texts_are_read_as_they_are_written_and_once_each() -> None:
     assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
-    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; leave one of them out')
+    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of them')
     assert refusal(given("- a\n-").texts).endswith("[1]: it has no value; write one, or leave the key out")
 
 
@@ -235,40 +235,43 @@ def test_pairs_are_texts_by_any_key() -> None:
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
-    said = refusal(given("[" + "a," * LONGEST + "]").texts)
-    assert said == f"annotation k/container.c: it has {LONGEST * 2 + 2} characters; write {LONGEST} at most"
+    reason = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
+    assert (
+        reason
+        == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write at most {MAX_CHARACTERS}"
+    )
 
 
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["- &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"- &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert f"expands to more than {MOST_VALUES} values" in refusal(given("\n".join(lines)).texts)
+    assert f"expands to more than {MAX_VALUES} values" in refusal(given("\n".join(lines)).texts)
 
 
 def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
-    said = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').many, Thing)
-    assert said.isprintable()
-    assert len(said) < 1000
+    reason = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').rows, Thing)
+    assert reason.isprintable()
+    assert len(reason) < 1000
 
 
 # -- errors of builders -----------------------------------------------------------------------------------------------
 
 
 def test_the_error_of_a_builder_names_the_key_of_the_annotation() -> None:
-    found = given("")
+    rows = given("")
 
     def build() -> None:
-        with found.at("[3]", device="path"):
+        with rows.at("[3]", device="path"):
             Adjustment().add_device("dev/null")
 
     assert refusal(build) == "annotation k/container.c: [3].path: must be an absolute path, not 'dev/null'"
 
 
 def test_the_error_of_a_builder_about_one_of_several_keeps_its_position() -> None:
-    found = given("")
+    rows = given("")
 
     def build() -> None:
-        with found.at("", options="Options"):
+        with rows.at("", options="Options"):
             Adjustment().add_mount("/a", options=["ro", "\0"])
 
     assert refusal(build).startswith("annotation k/container.c: Options[1]: must not contain NUL")

@@ -1,21 +1,17 @@
-"""Annotations of a pod that direct a plugin: found over scopes and domains, read as YAML, refused by name if wrong.
+"""Read the annotations of a pod that configure a plugin: look them up by scope and domain, and parse their YAML.
 
     class Device(NamedTuple):
         path: str
         type: str
         major: int = 0
 
-    found = find(pod, container.name, "devices.noderesource.dev", "devices.nri.io")
-    for position, device in enumerate(found.many(Device) if found else ()):
-        with found.at(f"[{position}]", device="path"):
+    annotation = find(pod, container.name, "devices.noderesource.dev", "devices.nri.io")
+    for position, device in enumerate(annotation.rows(Device) if annotation else ()):
+        with annotation.at(f"[{position}]", device="path"):
             adjustment.add_device(*device)
 
-The author of a pod writes them, so all of it is bounded, and each mistake is a `Reject` that names annotation, place,
-value and the next step. Keys that are not known are collected in `unknown`, for the reference reads past them. An empty
-value, or one of comments only, asks for nothing. The type that is wanted decides, and
-the text there is never bent to it: a number has no quotes, a list is not text; only texts may be anything that is one
-scalar, as it is written. Keys match in any case and with or without `_` and `-`.
-Next: `nri.plugins.device_injector.plugin`.
+The author of a pod writes these values, so their size is bounded, and a mistake raises a `Reject` that names the
+annotation, the place in its value, and a fix. Unknown keys become `warnings`, because the reference ignores them.
 """
 
 from __future__ import annotations
@@ -37,8 +33,8 @@ if TYPE_CHECKING:
     from nri.api.messages import PodSandbox
 
 __all__ = [
-    "LONGEST",
-    "MOST_VALUES",
+    "MAX_CHARACTERS",
+    "MAX_VALUES",
     "Annotation",
     "InvalidValue",
     "Mode",
@@ -48,22 +44,22 @@ __all__ = [
     "is_null",
     "items",
     "keys",
-    "only_for_containers",
+    "pod_scope_warning",
     "table",
     "text",
     "texts",
 ]
 
 
-#: Characters that a number may have; those of 64 bits have 20.
-LONGEST_NUMBER = 32
-#: Unknown keys of one value that are reported; no person reads more.
-MOST_UNKNOWN = 10
+#: A number of 64 bits has at most 20 characters.
+MAX_NUMBER_CHARACTERS = 32
+#: Report at most this many unknown keys of one value.
+MAX_UNKNOWN_KEYS = 10
 
 #: Whole numbers that have one meaning in YAML 1.1 and 1.2. The reference reads 1.1, in which `010` is 8.
 _WHOLE = re.compile("[-+]?(?:0|[1-9][0-9]*|0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+)")
-#: A number with a point or an exponent that is whole and below this is one, too.
-_MOST_FLOAT = 1e21
+#: A number with a point or an exponent counts as whole if it has no fraction and is below this.
+_MAX_WHOLE_FLOAT = 1e21
 
 #: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is not a number.
 Mode = NewType("Mode", int)
@@ -72,12 +68,12 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class InvalidValue(ValueError):
-    """A value that is not what is wanted.
+    """A value of an annotation that does not fit its type.
 
     Attributes:
-        place: where, as `[1].major`; "" for the whole.
+        place: where in the value, such as `[1].major`; "" for the whole value.
         reason: what is wrong.
-        step: what to do instead, or "".
+        step: how to fix it, or "".
     """
 
     def __init__(self, place: str, reason: str, step: str = "") -> None:
@@ -88,12 +84,12 @@ class InvalidValue(ValueError):
 
 
 def is_null(node: Any) -> bool:
-    """Whether a node says nothing."""
+    """Whether a node has no value."""
     return node is None or (node.id == "scalar" and node.tag.endswith(":null"))
 
 
 def items(node: Any, place: str) -> list[Any]:
-    """The nodes of a list; none of a null."""
+    """The nodes of a list; an empty list for a null."""
     if is_null(node):
         return []
     if node.id != "sequence":
@@ -112,9 +108,10 @@ def keys(node: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
-    """A table as the NamedTuple `kind`; its fields are the keys, and those without a default are needed.
+    """A table as the NamedTuple `kind`; its fields are the keys, and those without a default are required.
 
-    A key without a value counts as not given. One that is not known is added to `unknown`, in words.
+    Keys match in any case and with or without `_` and `-`. A key without a value counts as missing. An unknown key adds
+    a line to `unknown`.
     """
     hints, defaults = get_type_hints(kind), kind._field_defaults  # type: ignore[attr-defined]  # a NamedTuple
     names = {_folded(name): name for name in hints}
@@ -123,7 +120,7 @@ def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
         name = names.get(_folded(key))
         where = f"{place}.{key}".lstrip(".")
         if name is None:
-            if len(unknown) < MOST_UNKNOWN:
+            if len(unknown) < MAX_UNKNOWN_KEYS:
                 unknown.append(f"{where}: unknown key, left out ({_suggest(key, hints)})")
         elif name in values:
             raise InvalidValue(where, "the key is given twice", "keep one of them")
@@ -137,18 +134,18 @@ def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
 
 
 def _folded(key: str) -> str:
-    """A key as keys are compared: `hostIf`, `host-if` and `host_if` are one."""
+    """A key in the form in which keys are compared: `hostIf`, `host-if` and `host_if` are equal."""
     return key.replace("_", "").replace("-", "").lower()
 
 
-def _suggest(key: str, known: dict[str, Any]) -> str:
+def _suggest(key: str, fields: dict[str, Any]) -> str:
     from nri.config.complaint import suggest
 
-    return suggest(key[:64], [name.rstrip("_") for name in known])
+    return suggest(key[:64], [name.rstrip("_") for name in fields])
 
 
 def text(node: Any, place: str) -> str:
-    """A text as it is written."""
+    """A scalar as it is written."""
     if node.id != "scalar":
         raise InvalidValue(place, f"expected text, not {_describe(node)}")
     if is_null(node):
@@ -157,20 +154,20 @@ def text(node: Any, place: str) -> str:
 
 
 def texts(node: Any, place: str) -> tuple[str, ...]:
-    """A list of texts."""
+    """A list of scalars as they are written."""
     return tuple([text(item, f"{place}[{position}]") for position, item in enumerate(items(node, place))])
 
 
 def _number(node: Any, place: str) -> int:
     written = _written(node)
-    if len(written) > LONGEST_NUMBER:
+    if len(written) > MAX_NUMBER_CHARACTERS:
         raise InvalidValue(place, f"{_describe(node)} is too large a number")
     bare = node.id == "scalar" and not node.style
     if bare and _WHOLE.fullmatch(written):
         return int(written, 0)
     if bare and node.tag.endswith(":float") and "n" not in written:  # neither .inf nor .nan
         number = float(written)
-        if number.is_integer() and abs(number) < _MOST_FLOAT:
+        if number.is_integer() and abs(number) < _MAX_WHOLE_FLOAT:
             return int(Decimal(repr(number)))  # as Go's reader, which goes over the shortest text of a float
     step = "write a whole number"
     if re.fullmatch("[1-9][0-9]*|0", written):
@@ -196,27 +193,27 @@ def _describe(node: Any) -> str:
     return "nothing" if is_null(node) else quote(cut(node.value, 60))
 
 
-#: Type of a field -> how its value is read.
+#: Type of a field -> the function that reads its value.
 _READERS: dict[Any, Callable[[Any, str], Any]] = {str: text, int: _number, Mode: _mode, tuple[str, ...]: texts}
 
 
-#: Characters that are read of one annotation: a thousand devices. All annotations of a pod together have 256 KiB.
-LONGEST = 65_536
-#: Values that one annotation may have, aliases counted each time.
-MOST_VALUES = 10_000
+#: One annotation may have this many characters: a thousand devices. All annotations of a pod together have 256 KiB.
+MAX_CHARACTERS = 65_536
+#: One annotation may have this many values; an alias counts each time.
+MAX_VALUES = 10_000
 
 
 def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = True) -> Annotation | None:
-    """The annotation that counts for a container, or None: the nearest scope, and within it the first of `keys`.
+    """The annotation that applies to a container, or None: of the nearest scope the first of `keys`.
 
     Args:
-        pod: only its annotations are looked at.
-        container_name: "" for what concerns the pod.
-        keys: of several domains, the preferred one first.
-        pod_scope: whether `KEY/pod` and `KEY` count as well as `KEY/container.NAME`.
+        pod: the pod with the annotations.
+        container_name: "" for annotations of the pod itself.
+        keys: one key for each domain, the preferred one first.
+        pod_scope: whether `KEY/pod` and `KEY` apply in addition to `KEY/container.NAME`.
     """
-    there = pod.annotations
-    for name in there:  # most pods have other annotations only, and names are many to try
+    annotations = pod.annotations
+    for name in annotations:  # most pods have none of these, and this check is cheaper than all scopes
         if name.startswith(keys):
             break
     else:
@@ -224,30 +221,30 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
     scopes = list(zip(*(convention.keys(key, container_name) for key in keys), strict=True))
     for scope in scopes if pod_scope else scopes[:1]:
         for key in scope:
-            if key in there:
-                return Annotation(key, there[key])
+            if key in annotations:
+                return Annotation(key, annotations[key])
     return None
 
 
 def by_prefix(pod: PodSandbox, container_name: str, domain: str, scope: str) -> dict[str, Annotation]:
-    """The annotations `PREFIX.DOMAIN` of a container by their prefixes; its own, with `scope` and its name, win."""
-    found = {}
+    """The annotations `PREFIX.DOMAIN` of a container by prefix; those with `scope` and its name override the pod's."""
+    annotations = {}
     for ending in (f".{domain}", f".{domain}{scope}{container_name}"):
         for key, value in pod.annotations.items():
             if key.endswith(ending):
-                found[key.removesuffix(ending)] = Annotation(key, value)
-    return found
+                annotations[key.removesuffix(ending)] = Annotation(key, value)
+    return annotations
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse classes of a configuration of which two have one name. Raises ValueError."""
+    """Raise ValueError if two classes of a configuration have the same name."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"classes: {quote(twice)} is there twice")
+        raise ValueError(f"classes: duplicate name {quote(twice)}")
 
 
-def only_for_containers(pod: PodSandbox, *keys: str) -> str:
-    """A warning of annotations for the whole pod where only those for one container count; "" if there are none."""
+def pod_scope_warning(pod: PodSandbox, *keys: str) -> str:
+    """Warn of an annotation for the whole pod where only those for one container apply; "" without such."""
     stray = [name for key in keys for name in convention.keys(key) if name in pod.annotations]
     return "".join(f"annotation {name} has no effect; write {_container_key(name)}" for name in stray[:1])
 
@@ -257,106 +254,106 @@ def _container_key(key: str) -> str:
 
 
 class Annotation:
-    """One annotation: its full key, its value, and readers for the shapes that values have.
+    """One annotation of a pod, with methods that parse its value.
 
     Attributes:
-        key: as the pod has it.
-        text: the value, as it is.
+        key: its full key.
+        text: its value.
     """
 
-    __slots__ = ("_unknown", "key", "text")
+    __slots__ = ("_warnings", "key", "text")
 
     def __init__(self, key: str, text: str) -> None:
         self.key = key
         self.text = text
-        self._unknown: list[str] = []
+        self._warnings: list[str] = []
 
-    def wrong(self, place: str, reason: str, step: str = "") -> Reject:
-        """The refusal to raise: where in the value, "" for the whole; what is wrong; and what to do instead."""
+    def refusal(self, place: str, reason: str, step: str = "") -> Reject:
+        """Return a refusal to raise: the place in the value ("" for all of it), what is wrong, and how to fix it."""
         where = f"annotation {plain(self.key, 256)}: {plain(place, 128)}".removesuffix(": ")
         return Reject(f"{where}: {plain(reason)}" + (f"; {plain(step)}" if step else ""))
 
     @contextmanager
     def at(self, place: str, **names: str) -> Iterator[None]:
-        """Turn the error of a builder into a refusal; `names` are the keys that its arguments have here."""
+        """Turn errors of a builder into refusals; `names` maps the builder's arguments to keys of the annotation."""
         try:
             yield
         except (TypeError, ValueError) as error:
-            found = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
-            if found is None:
-                raise self.wrong(place, str(error)) from None
-            key = names.get(found[1], found[1]) + found[2]
-            reason, _, step = found[3].partition("; use remove_")
+            match = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
+            if match is None:
+                raise self.refusal(place, str(error)) from None
+            key = names.get(match[1], match[1]) + match[2]
+            reason, _, step = match[3].partition("; use remove_")
             if step:  # a method is no step for the writer of an annotation
                 step = "leave the '-' out: annotations only add"
-            raise self.wrong(f"{place}.{key}".strip("."), reason, step) from None
+            raise self.refusal(f"{place}.{key}".strip("."), reason, step) from None
 
     # -- shapes of values ---------------------------------------------------------------------------------------------
 
-    def one(self, kind: type[T]) -> T | None:
-        """A table of keys, as the NamedTuple `kind`: its fields are the keys, those without a default are needed."""
+    def row(self, kind: type[T]) -> T | None:
+        """Read a table as the NamedTuple `kind`, see `table`; None without a value."""
         with self._refusing():
             root = self._root()
-            return None if root is None else table(root, "", kind, self._unknown)
+            return None if root is None else table(root, "", kind, self._warnings)
 
-    def many(self, kind: type[T], key: str = "") -> list[T]:
-        """A list of tables. No two of them may have the same value of the field `key`, if that is given."""
+    def rows(self, kind: type[T], key: str = "") -> list[T]:
+        """Read a list of tables; with `key`, no two of them may have the same value of that field."""
         with self._refusing():
             nodes = enumerate(items(self._root(), ""))
-            made = [table(node, f"[{place}]", kind, self._unknown) for place, node in nodes]
+            rows = [table(node, f"[{place}]", kind, self._warnings) for place, node in nodes]
         if key:
-            self.different((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(made))
-        return made
+            self.refuse_duplicates((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(rows))
+        return rows
 
     def texts(self) -> list[str]:
-        """A list of texts, each of them given once."""
+        """Read a list of texts without duplicates."""
         with self._refusing():
-            made = list(texts(self._root(), ""))
-        self.different((f"[{place}]", text) for place, text in enumerate(made))
-        return made
+            values = list(texts(self._root(), ""))
+        self.refuse_duplicates((f"[{place}]", text) for place, text in enumerate(values))
+        return values
 
     def pairs(self) -> dict[str, str]:
-        """A table of any keys, with texts for values."""
+        """Read a table of texts by any keys."""
         with self._refusing():
             root = self._root()
             return {} if root is None else {key: text(node, key) for key, node in keys(root, "")}
 
-    def different(self, found: Iterable[tuple[str, str]]) -> None:
-        """Refuse a value that is there a second time; `found` are places with what is there."""
-        seen: dict[str, str] = {}
-        for place, value in found:
-            if value in seen:
+    def refuse_duplicates(self, values: Iterable[tuple[str, str]]) -> None:
+        """Refuse a value that is there a second time; `values` are places with what is there."""
+        place_by_value: dict[str, str] = {}
+        for place, value in values:
+            if value in place_by_value:
                 shown = quote(cut(value, 60))
-                raise self.wrong(place, f"{shown} is already at {seen[value]}", "leave one of them out")
-            seen[value] = place
+                raise self.refusal(place, f"{shown} is already at {place_by_value[value]}", "remove one of them")
+            place_by_value[value] = place
 
-    def doubt(self, words: str) -> None:
-        """Note what is taken and looks like a mistake, beginning with its place."""
-        self._unknown.append(words)
+    def warn(self, warning: str) -> None:
+        """Add a warning, which begins with a place, about a value that is accepted but looks like a mistake."""
+        self._warnings.append(warning)
 
     @property
-    def unknown(self) -> list[str]:
-        """Warnings, in words: keys that are not known, with a suggestion for each, and doubts."""
-        return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
+    def warnings(self) -> list[str]:
+        """Warnings for the log: unknown keys, and values that look like mistakes."""
+        return [plain(f"annotation {self.key}: {words}") for words in self._warnings]
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             yield
         except InvalidValue as error:
-            raise self.wrong(error.place, error.reason, error.step) from None
+            raise self.refusal(error.place, error.reason, error.step) from None
 
     def _root(self) -> Any:
-        """The node of the whole value; None if it says nothing."""
-        if len(self.text) > LONGEST:
-            raise InvalidValue("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
+        """The node of the whole value; None without one, or with comments only."""
+        if len(self.text) > MAX_CHARACTERS:
+            raise InvalidValue("", f"it has {len(self.text)} characters", f"write at most {MAX_CHARACTERS}")
         if not self.text.strip():
             return None
         from nri.config.source import Source
         from nri.config.yaml_text import compose_yaml
 
         try:
-            node = compose_yaml(Source("", self.text, "yaml"), MOST_VALUES)
+            node = compose_yaml(Source("", self.text, "yaml"), MAX_VALUES)
         except ConfigError as error:
             line = error.source.lstrip(":")
             place = ", ".join(filter(None, (line and f"line {line}", error.key)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nri.plugins.hook_injector.conditions import ConditionError, Facts, When
 from nri.plugins.hook_injector.pattern import Budget, Pattern
-from nri.plugins.hook_injector.when import ConditionError, Facts, When
 
 NOTHING = Facts([], {}, False, Budget())
 
@@ -36,6 +36,8 @@ def test_commands_have_the_last_word_and_need_a_command() -> None:
 
 def test_a_search_that_is_given_up_says_which_pattern_and_where() -> None:
     costly, text = Pattern(r"(?:a?b?c?d?){1000}[^a]*x$"), "abcd" * 20_000
-    wanted = r"annotation value: a search for .* in 80000 characters, and those before it, take more than \d+ steps"
-    with pytest.raises(ConditionError, match=wanted):
+    expected = (
+        r"annotation value: a search for .* in 80000 characters and the searches before it take more than \d+ steps"
+    )
+    with pytest.raises(ConditionError, match=expected):
         When(annotations=((Pattern(""), costly),)).match(Facts([], {"a": text}, False, Budget()))

@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.history import Event, Step, Trace
-from nri.trace.predict import CollisionFinder
+from nri.trace.prediction import CollisionFinder
 from nri.trace.recorder import Recorder
 
 REQUEST = m.CreateContainerRequest(pod=make_pod(name="web", namespace="shop"), container=make_container(id="c1"))
@@ -52,8 +52,8 @@ def apart(replies: list[m.CreateContainerResponse], subject: str = "c1") -> list
     return events
 
 
-def foresee(events: list[Event], most: int = 10) -> CollisionFinder:
-    foresight = CollisionFinder(most)
+def foresee(events: list[Event], max_containers: int = 10) -> CollisionFinder:
+    foresight = CollisionFinder(max_containers)
     for event in events:
         foresight.take(event)
     return foresight
@@ -62,14 +62,17 @@ def foresee(events: list[Event], most: int = 10) -> CollisionFinder:
 @given(st.lists(st.tuples(st.integers(0, len(REPLIES) - 1), st.booleans()), max_size=4))
 def test_foretold_is_what_a_merge_refuses(drawn: list[tuple[int, bool]]) -> None:
     replies = [reply_of(number, update=update) for number, update in drawn]
-    foretold = {(each.first, each.second, each.field, each.key) for each in foresee(apart(replies)).collisions()}
+    foretold = {
+        (collision.first, collision.second, collision.field, collision.key)
+        for collision in foresee(apart(replies)).collisions()
+    }
     merge, refused = CreateMerge(REQUEST), set()
     for number, reply in enumerate(replies):
         try:
             merge.apply(f"{number:02}-p", reply)
         except ConflictError as error:
-            found = error.conflict
-            refused.add((found.holder, found.claimant, found.field_name, found.key))
+            conflict = error.conflict
+            refused.add((conflict.holder, conflict.claimant, conflict.field_name, conflict.key))
             break  # what is refused holds nothing, of which a prediction for all plugins knows nothing
     assert refused <= foretold
     assert bool(refused) == bool(foretold)
@@ -113,8 +116,8 @@ def test_containers_beyond_the_bound_are_counted() -> None:
     events = apart([reply_of(0, update=False), reply_of(0, update=False)])
     other = apart([reply_of(0, update=False)])[0]
     other.request = m.CreateContainerRequest(container=make_container(id="c2")).SerializeToString()
-    foresight = foresee([*events, other], most=1)
-    assert (len(foresight.collisions()), foresight.left) == (1, 1)
+    foresight = foresee([*events, other], max_containers=1)
+    assert (len(foresight.collisions()), foresight.left_out) == (1, 1)
 
 
 def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
@@ -128,14 +131,14 @@ def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
 
 def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
     reply = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("A", "x" * 1000).message)
-    foresight = CollisionFinder(most_bytes=8000)
+    foresight = CollisionFinder(max_bytes=8000)
     for event in apart([reply] * 5):
         foresight.take(event)
-    assert foresight.left == 0, "answers that are equal are kept once"
+    assert foresight.left_out == 0, "answers that are equal are kept once"
     for number in range(5):
         reply.adjust.env[0].key = f"K{number}"
         foresight.take(apart([reply])[0])
-    assert foresight.left > 0
+    assert foresight.left_out > 0
     assert len(foresight.collisions()) == 4
 
 
@@ -144,20 +147,26 @@ def declared(foresight: CollisionFinder, **plugins: tuple[str, ...]) -> set[tupl
     for name, sets in plugins.items():
         foresight.declare(f"{name[1:]}-{name}", sets)
     return {
-        (each.first, each.second, f"{each.field} {each.key}".rstrip(), each.event, *each.containers)
-        for each in foresight.collisions()
-        if each.declared
+        (
+            collision.first,
+            collision.second,
+            f"{collision.field} {collision.key}".rstrip(),
+            collision.event,
+            *collision.containers,
+        )
+        for collision in foresight.collisions()
+        if collision.declared
     }
 
 
 def test_declarations_collide_where_they_overlap() -> None:
-    found = declared(
+    declarations = declared(
         CollisionFinder(),
         p20=("env.LEVEL", "linux.resources.cpu.shares"),
         p10=("env.*", "CPUShares", "hooks"),
         p30=("env.OTHER", "linux.resources", "hooks"),
     )
-    assert found == {
+    assert declarations == {
         ("10-p10", "20-p20", "Env LEVEL", ""),
         ("10-p10", "20-p20", "CPUShares", ""),
         ("10-p10", "30-p30", "Env OTHER", ""),
@@ -176,7 +185,7 @@ def test_a_declaration_collides_with_what_was_recorded(tmp_path: Path) -> None:
     }
 
 
-def test_a_recorded_plugin_that_takes_over_does_not_collide_with_an_earlier_declaration() -> None:
+def test_a_recorded_removal_prevents_a_collision() -> None:
     events = apart([reply_of(0, update=False), reply_of(2, update=False)])[1:]  # 01-p removes A and sets it
     assert declared(foresee(events), p00=("env.A",)) == set()
     assert len(declared(foresee(events), p50=("env.A",))) == 1
@@ -186,4 +195,4 @@ def test_what_was_recorded_of_a_plugin_counts_more_than_what_it_declares(tmp_pat
     foresight = foresee(list(Trace(record(tmp_path, 1, "10")).events()))
     foresight.declare("10-sets", ["args"])
     foresight.declare("20-other", ["args"])
-    assert [(each.field, each.containers) for each in foresight.collisions()] == [("Args", ())]
+    assert [(collision.field, collision.containers) for collision in foresight.collisions()] == [("Args", ())]
