@@ -23,6 +23,11 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
         "balloonTypes[0].preferCloseToDevices[0]": asked,
     }
     assert list(unread_keys(topology_aware().options, 16)) == []
+    classes = {"control": {"cpu": {"classes": {"turbo": {"minFreq": 1}}}}, "sharedPoolCPUClass": "turbo"}
+    assert {complaint.key: complaint.reason for complaint in unread_keys(topology_aware(**classes).options, 16)} == {
+        "control.cpu": "it has no effect: classes of CPUs are read from cpuClasses",
+        "sharedPoolCPUClass": "it has no effect: 'turbo' is not in cpuClasses; these CPUs stay as they are",
+    }
 
 
 def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:

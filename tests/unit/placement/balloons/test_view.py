@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nri.placement import masks
 from nri.placement.balloons.policy import Balloons
 from tests.support.placement import balloons, container
 
@@ -81,3 +82,20 @@ def test_the_measurement_of_a_balloon_has_the_original_s_labels() -> None:
     assert (own.labels["tot_req_millicpu"], own.labels["cpus_count"], own.labels["cpus_max"]) == ("2500", "3", "4")
     assert (own.labels["packages"], own.labels["dies"], own.labels["numas"]) == ("p0", "p0d0", "p0d0n0")
     assert (own.labels["mems"], own.labels["packages_count"]) == ("0", "1")
+
+
+def test_a_composite_zone_lists_component_cpus_and_their_class_is_tuned() -> None:
+    components = [{"balloonType": "pair"}, {"balloonType": "fast"}]
+    policy = balloons(
+        {"name": "all", "components": components},
+        {"name": "pair", "components": [{"balloonType": "fast"}, {"balloonType": "fast"}]},
+        {"name": "fast", "cpuClass": "turbo"},
+    )
+    policy.create(container("a", 4000, **{"balloon.balloons": "all"}))
+    composite = policy.balloons[-1]
+    zone = next(zone for zone in policy.node_zones() if zone["name"] == str(composite))
+    (first, second), single = composite.components[0].components, composite.components[1]
+    a, b, c = (masks.text(part.cpus) for part in (first, second, single))
+    attributes = {attribute["name"]: attribute["value"] for attribute in zone["attributes"]}
+    assert attributes["component cpusets"] == f"{{{{{{{a}}}, {{{b}}}}}, {{{c}}}}}"
+    assert policy.tuning().classes["turbo"] == first.cpus | second.cpus | single.cpus == composite.cpus
