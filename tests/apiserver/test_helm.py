@@ -17,27 +17,27 @@ SYSTEM = ("-n", "kube-system")
 @pytest.mark.parametrize("name", PLUGINS)
 def test_helm_makes_what_the_renderer_of_the_other_tests_makes(helm: Helm, name: str) -> None:
     text = helm("template", *SYSTEM, "mine", DEPLOY / "helm" / name)
-    ours = [each for each in yaml.safe_load_all(charted(name)) if each]
-    assert sorted(map(repr, manifests(text))) == sorted(map(repr, ours))
+    document = [row for row in yaml.safe_load_all(charted(name)) if row]
+    assert sorted(map(repr, manifests(text))) == sorted(map(repr, document))
 
 
 def manifests(text: str) -> list[object]:
     """The objects that helm printed, after what it logs."""
-    return [each for each in yaml.safe_load_all(text[text.index("---\n") :]) if each]
+    return [document for document in yaml.safe_load_all(text[text.index("---\n") :]) if document]
 
 
 def test_helm_finds_nothing_wrong_in_any_chart(helm: Helm) -> None:
-    told = helm("lint", "--strict", *(DEPLOY / "helm" / name for name in PLUGINS))
-    assert f"{len(PLUGINS)} chart(s) linted, 0 chart(s) failed" in told
+    output = helm("lint", "--strict", *(DEPLOY / "helm" / name for name in PLUGINS))
+    assert f"{len(PLUGINS)} chart(s) linted, 0 chart(s) failed" in output
 
 
 @pytest.mark.parametrize("name", PLUGINS)
 def test_a_chart_is_installed_and_gone_again(helm: Helm, api: ControlPlane, name: str) -> None:
     chart = DEPLOY / "helm" / name
-    told = helm("install", *SYSTEM, "mine", chart)
+    output = helm("install", *SYSTEM, "mine", chart)
     try:
-        assert "STATUS: deployed" in told
-        assert f"rollout status daemonset/nri-plugin-{name}" in told
+        assert "STATUS: deployed" in output
+        assert f"rollout status daemonset/nri-plugin-{name}" in output
         labels = api.get(*SYSTEM, "daemonset", f"nri-plugin-{name}")["metadata"]["labels"]
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
     finally:
@@ -49,10 +49,10 @@ def test_an_upgrade_changes_index_and_configuration_and_can_be_taken_back(helm: 
     chart = DEPLOY / "helm/template"
 
     def seen() -> tuple[list[str], str | None]:
-        found = api.get(*SYSTEM, "daemonset", "nri-plugin-template")["spec"]["template"]["spec"]["containers"][0]
-        done = api.kubectl("get", *SYSTEM, "configmap", "nri-plugin-template", "-o", "yaml", check=False)
-        text = yaml.safe_load(done.stdout)["data"]["config.yaml"] if done.returncode == 0 else None
-        return found["args"][:2], text
+        actual = api.get(*SYSTEM, "daemonset", "nri-plugin-template")["spec"]["template"]["spec"]["containers"][0]
+        completed = api.kubectl("get", *SYSTEM, "configmap", "nri-plugin-template", "-o", "yaml", check=False)
+        text = yaml.safe_load(completed.stdout)["data"]["config.yaml"] if completed.returncode == 0 else None
+        return actual["args"][:2], text
 
     helm("install", *SYSTEM, "mine", chart)
     try:
