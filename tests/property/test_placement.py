@@ -17,8 +17,8 @@ from nri.placement.balloons.policy import Balloons
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, Pins
 from nri.placement.machine import Machine
-from nri.placement.recorded.machines import overridden
-from nri.placement.state import PlacementState, patched, plain
+from nri.placement.recorded.machines import with_overrides
+from nri.placement.state import PlacementState, json_entries, patch_tree
 from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
@@ -40,7 +40,7 @@ OFF = replace(
 NODE_OFF = replace(
     SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if cpu.node != 1}, offline=SHAPES[0].nodes[1].cpus
 )
-HYBRID = overridden(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
+HYBRID = with_overrides(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
 #: Packages of memory nodes of caches: pools in three levels, so that there are some between.
 CACHES = guest(2, 2, 8, 2, l3_groups="")
 
@@ -248,7 +248,7 @@ def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
     topology: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
-    policy.news()
+    policy.changed_entries()
     written = {"all": policy.saved(), "news": policy.saved()}
     trees = {way: json.loads(json.dumps(state.tree())) for way, state in written.items()}
     for number, step in enumerate(sequence):
@@ -256,12 +256,12 @@ def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
         if number % 3 == 1:
             continue  # as after an end that changes no other container, which is written with what follows
         now = policy.saved()
-        for way, entries in (("all", now.since(written["all"])), ("news", policy.news())):
+        for way, entries in (("all", now.since(written["all"])), ("news", policy.changed_entries())):
             changes = written[way].take(entries)
             if changes is None:
                 written[way], trees[way] = policy.saved(), json.loads(json.dumps(now.tree()))
             else:
-                patched(trees[way], json.loads(json.dumps(plain(changes))))
+                patch_tree(trees[way], json.loads(json.dumps(json_entries(changes))))
             assert written[way] == now
             assert read(PlacementState, [Source("state", json.dumps(trees[way]), "json")]) == now
             assert list(trees[way]["balloons"]) == [str(each) for each in getattr(policy, "balloons", ())], "in order"

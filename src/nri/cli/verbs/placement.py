@@ -203,18 +203,18 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     to be different for another place. The plugin that runs here answers, to root; with --pods the placement is
     simulated.
     """
-    from nri.placement.policy import account, find
+    from nri.placement.policy import explanation_document, find_container
 
     _check(machine, policy, pods)
     if pods:
         done = _simulate(settings, _topology(machine), policy, pods)
         try:
-            meant = find(done.containers, container)
+            meant = find_container(done.containers, container)
         except LookupError as error:
             raise Failure(str(error.args[0])) from None
         if meant.id in done.refused:
             raise Failure(f"{meant} is refused: {done.refused[meant.id]}")
-        found = account(done.policy, meant.id)
+        found = explanation_document(done.policy, meant.id)
     else:
         found = ask_placement(state_dir, "/explain", settings.timeout_s, container=container)
     out = Output(settings)

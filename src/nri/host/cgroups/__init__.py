@@ -1,9 +1,4 @@
-"""Cgroups of both versions under one table of neutral names, written in an order that the kernel takes.
-
-Reading order: `units` (text of a file to value and back), `knobs` (the table), `hierarchies` (where a controller is),
-`support` (what works here, and why not), `batch` (the order), `knob_file` (one write), `writer` (all of them, and what
-is remembered), `drivers` (paths of pods and containers).
-"""
+"""Cgroups of both versions with neutral names of settings, written in an order that the kernel accepts."""
 
 from nri.host.cgroups.batch import Write
 from nri.host.cgroups.drivers import (

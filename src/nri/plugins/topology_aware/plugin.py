@@ -49,7 +49,7 @@ class TopologyAwarePlugin(PlacementPlugin):
                 changes |= policy.warm(name)
             if over:
                 self._save(policy)
-                self._ask(changes)
+                self._update(changes)
 
 
 if __name__ == "__main__":
