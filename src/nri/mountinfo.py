@@ -1,7 +1,6 @@
 """Mount tables in the form of `/proc/PID/mountinfo` (proc(5)): text in, one `Mount` for each line out.
 
-Rules: pure; a line of another form is passed over. Next: `nri.oci.propagation` and `nri.host.cgroups.hierarchies`,
-which ask such tables.
+Rules: pure; a line of another form is passed over.
 """
 
 from __future__ import annotations

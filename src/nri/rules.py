@@ -3,7 +3,6 @@
 Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds
 when it is True; code asks for the attribute and never for the mode. Every attribute is one row of
 ``docs/deviations.md``, which gives the reason, and has a test in both modes; a test matches attributes to rows.
-Next: `nri.adaptation.merge`.
 """
 
 from __future__ import annotations

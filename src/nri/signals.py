@@ -2,7 +2,7 @@
 
 The interpreter runs a signal's handler between two of its own instructions. Compiled modules (`docs/howto/fast.md`)
 have none: a SIGTERM that comes while they work would wait until the next read returns, which may be never. This module
-is never compiled, so a call of `check_signals` is such a moment. Next: `nri.stream`, which calls it.
+is never compiled, so a call of `check_signals` is such a moment.
 """
 
 import os

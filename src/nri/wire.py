@@ -1,4 +1,4 @@
-"""Protobuf's wire format, for bytes that are joined or read without a parse of the whole message. Pure.
+"""Protobuf's wire format, for bytes that are joined or read without a parse of the whole message.
 
 Used where a message is too small or too hot for the protobuf runtime: the ttRPC envelope (`nri.ttrpc.envelope`), and
 requests that are put together from fields encoded before (`nri.adaptation.peers.event_request`). Rules of this file: no

@@ -7,8 +7,7 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own. Next: `nri.adaptation.events` for the event methods, and
-`nri.adaptation.registration.registry` for a plugin's way in.
+This module wires the parts and holds no logic of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The settings of `nri.adaptation.Adaptation` as one frozen value, for programs that read them from a file.
 
-The keys are those of containerd's table; a program that has more, or another default, makes a subclass. Pure. Next:
+The keys are those of containerd's table; a program that has more, or another default, makes a subclass. Next:
 `nri.adaptation.adaptation`, which takes them.
 """
 

@@ -1,4 +1,4 @@
-"""All rules about waiting: for a plugin's answer, for a turn at a busy plugin, and for the event as a whole. Pure.
+"""All rules about waiting: for a plugin's answer, for a turn at a busy plugin, and for the event as a whole.
 
 | wait | limit | afterwards |
 |---|---|---|

@@ -2,7 +2,6 @@
 
 One job: the convention by which users direct plugins from pod annotations. The most specific of `KEY/container.NAME`,
 `KEY/pod` and `KEY` counts; only annotations of the pod are looked at, for a container's own are not the user's.
-Next: the bundled plugins read their parameters with it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One job: `parse` and `to_text`; the algebra between is that of `frozenset`. Rules: pure. All that the kernel takes is
 taken: blanks and commas too many, ranges, and ranges of groups (`0-15:2/4`, of every four the first two); what it
-refuses is refused with the reason. Next: the setters of CPUs and memory nodes in `nri.api.builders.resources`.
+refuses is refused with the reason.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 One job: one row per event, from which all others (stub, adaptation, command line, docs) derive what they need, and
 `EventMask`, the subscription of a plugin. Rules: pure; loads nothing, not even the messages, because a plugin's start
 pays for every import; message classes are therefore named, not held (`getattr(messages, spec.request)`).
-Next: `nri.api.messages` for the requests and replies.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 One row per field, in the order in which the reference claims them (the order decides which of two conflicts is
 named). A row covers everything below its path. A test derives from the API's descriptors that every field of an
 adjustment and of an update is covered, so a new field without a row fails. The names by which people call fields, in
-a policy's ``fields`` and a plugin's ``sets``, follow from it. Next: `nri.adaptation.merge.entries`, which finds the
-rows that a reply touches.
+a policy's ``fields`` and a plugin's ``sets``, follow from it.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ Rules:
   absent, another back end is chosen, or anything at all goes wrong, the public import is the answer.
 - Both ways give the very same classes: upb keeps one class per message of its default pool, so that `api_pb2` may
   be imported as well, before or after.
-
-Next: `nri.api.messages` gives the names to programs.
 """
 
 # ruff: noqa: PLC0415 - not to import is the point of this module, and what it imports is guarded

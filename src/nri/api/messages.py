@@ -5,7 +5,6 @@ of an enum are reached through it: `m.Event.CREATE_CONTAINER`. The classes are p
 end: hand them on, never copy them into other objects.
 
 Type checkers see the stubs of the generated module; at run time `nri.api.loader` makes the same classes in less time.
-Next: `nri.api.builders.adjustment` and `nri.api.builders.update` build answers without the wrappers.
 """
 
 TYPE_CHECKING = False

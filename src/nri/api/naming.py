@@ -1,7 +1,7 @@
 """Names, paths, numbers and limits that both sides of NRI agree on.
 
 One job: constants and the checks of plugin names and indices, with the texts of the reference, which its users know.
-Rules: pure and light; nothing here looks at the environment or the file system. Next: `nri.api.versions`.
+Rules: pure and light; nothing here looks at the environment or the file system.
 """
 
 from __future__ import annotations

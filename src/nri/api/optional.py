@@ -1,8 +1,7 @@
 """Optional values: NRI wraps scalars in messages (`OptionalInt64`), so that "unset" differs from zero.
 
 One job: between a wrapper and a plain value or None. A wrapper's presence can only be asked of the message that holds
-it, so both functions take that message and the name of the field. Next: `nri.api.builders.resources`, which is built
-on them.
+it, so both functions take that message and the name of the field.
 """
 
 from __future__ import annotations

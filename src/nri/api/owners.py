@@ -2,7 +2,7 @@
 
 One job: read an `OwningPlugins` message. Rules: plugins are named `<index>-<name>`; a leading `-` in an owner means
 that this plugin removed the entry; the hooks of a container may have several owners. Fields are given by their name in
-the enum `Field` (`CPUShares`, `Env`, ...) or by number. Next: validators, and `nri.adaptation`, which fills the table.
+the enum `Field` (`CPUShares`, `Env`, ...) or by number.
 """
 
 from __future__ import annotations

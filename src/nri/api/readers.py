@@ -3,8 +3,7 @@
 One job: turn the lists of a `Container` message into the dictionaries that a plugin asks, and its wrapped numbers into
 plain ones. Rules: nothing is changed; of two entries with one key the last counts, as it does for the kernel; removal
 marks have no meaning here; of resources, no limit is None, however the runtime says it: runtimes send 0 for what the
-kubelet has not set. Next: `nri.api.builders.view` reads all other resources as they were sent,
-`nri.effective_annotation` the annotations of a pod.
+kubelet has not set.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One job: make, read and place the mark. It is put before annotation keys, names 
 paths of devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits,
 CDI devices and cgroup v2 keys cannot be removed, and their keys are taken literally. A key that is removed is not set
 any more: what the same adjustment has set before is taken out, while setting it after that takes it over from another
-plugin. Next: `nri.api.builders.adjustment`.
+plugin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Names of resources in an OCI spec, beside those of the API's fields that hold the same. Tables, and nothing else.
-
-Next: `nri.oci.resources`, which writes specs with them.
-"""
+"""Names of resources in an OCI spec, beside those of the API's fields that hold the same. Tables, and nothing else."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 One job: compile what people write, and hold it against a pod. The operator's filters (`policy.toml`) and `nri.when` on
 a plugin's handlers are the same. Rules: only the pod is looked at, never the container, so that all events of a pod are
-seen or none; compiled once, pure when evaluated. Next: `nri.adaptation.plugin_policy.file` and `nri.stub.support.when`,
-which read them.
+seen or none; compiled once, pure when evaluated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`ValidationRequest`: the question that validators get, with its owners at hand.
 
 One job: the message under its own field names, and `owner`, which asks the table of owners by the names of fields. It
-holds nothing but the message. Next: `nri.api.owners` for further questions to the table of owners,
-`nri.stub.handler.call`, which hands this to plugins.
+holds nothing but the message.
 """
 
 from __future__ import annotations

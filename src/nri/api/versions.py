@@ -2,7 +2,7 @@
 
 One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not send it (before 0.12).
 Rules: parsing never raises; a text that is no version is None and sorts before every version. The table is taken from
-the runtimes' own go.mod files, release by release. Next: the stub cuts its event mask to what the runtime knows.
+the runtimes' own go.mod files, release by release.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes of the socket in, chunks of the logical connections out. Pure; holds at most seven bytes between two calls.
+"""Bytes of the socket in, chunks of the logical connections out.
 
 Payloads are passed on as they arrive: a frame may come in any number of pieces, and a piece may end one frame and start
 the next. Chunks of a connection that is not open are dropped, as the reference does. A header that announces more than

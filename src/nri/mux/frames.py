@@ -1,4 +1,4 @@
-"""Mux frames as bytes: 8-byte header (connection id, payload length; both uint32, big-endian), then the payload. Pure.
+"""Mux frames as bytes: 8-byte header (connection id, payload length; both uint32, big-endian), then the payload.
 
 The rule that keeps Go peers alive: the first frame of a message holds at most 4096 bytes and one second frame holds all
 the rest. A longer first frame does not fit the buffer that a Go peer reads through, and its connection goes deaf; many

@@ -1,4 +1,4 @@
-"""The ttRPC envelope: Request and Response, by hand over `nri.wire`. Pure.
+"""The ttRPC envelope: Request and Response, by hand over `nri.wire`.
 
 Five fields do not need a generated class, and a hand-written codec is faster, and cannot collide with another package's
 copy of google/rpc/status.proto. Golden bytes and Hypothesis against Go hold it (tests/wire, tests/property).

@@ -1,4 +1,4 @@
-"""ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data. Pure.
+"""ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data.
 
 Rules: at most 4 MiB of data. A header that announces more does not allocate: the data is thrown away as it comes, and
 the frame is reported without it, so that only its stream fails. `nri.ttrpc.envelope` reads the data.

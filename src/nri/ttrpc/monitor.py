@@ -16,8 +16,6 @@ now and then whether one came, first after `LOOK_S`, then each time after twice 
 came lately, it has the connection watched again. The price is paid by what the peer sends unasked right after a burst
 of calls: it waits for the next look or the next call, some `LOOK_S` after a short burst and up to `LOOK_MOST_S` after a
 long one.
-
-Next: `nri.ttrpc.answering`, whose `poll` reads what has come.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A thread that reads has no time to wait for the peer: others wait for what it reads. And that a write would have to wait
 does not say that the peer is dead: it may be stopped for a moment, or another thread of ours may be in the middle of a
 write on a busy machine. So such a reply is left here, and only `Link.reply_timeout_s` ends a connection. A peer that
-sends requests and reads no replies fills no memory: reading stops while too much is here. Next: `nri.ttrpc.answering`,
-which leaves them here.
+sends requests and reads no replies fills no memory: reading stops while too much is here.
 """
 
 from __future__ import annotations

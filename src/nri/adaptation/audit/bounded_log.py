@@ -1,7 +1,7 @@
 """Lines of a log that others can cause as often as they like: some of each kind a minute, the rest told as a number.
 
 A connection that is refused 840 times a second must not fill the disk, and still be seen. Kinds are words of our own
-code, so there are few. Next: `nri.adaptation.audit.reporting`, which holds one.
+code, so there are few.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The changes that an answer makes, field by field, with the values before and after. Pure.
+"""The changes that an answer makes, field by field, with the values before and after.
 
 Serves people, not the merge, whose table says which fields there are: shadow plugins are described with it
 (`nri.adaptation.audit.shadow`), and the history of a container (`nri.adaptation.audit.provenance`). Values are what
-JSON holds: texts, numbers, lists, tables; None is "not there". Next: those two.
+JSON holds: texts, numbers, lists, tables; None is "not there".
 """
 
 from __future__ import annotations

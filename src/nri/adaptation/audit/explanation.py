@@ -1,8 +1,8 @@
-"""The history of one container, worked out from what `nri.adaptation.audit.provenance` kept of its events. Pure.
+"""The history of one container, worked out from what `nri.adaptation.audit.provenance` kept of its events.
 
 Events are run again in their order: the creation through the merge itself, updates over the resources that the
 container had at that time. An event that cannot be run again (a reply does not decode, the event failed) becomes a
-note, not an error: this is read when something is already wrong. Next: `nri.adaptation.audit.diff`.
+note, not an error: this is read when something is already wrong.
 """
 
 from __future__ import annotations

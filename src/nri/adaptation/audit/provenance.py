@@ -6,8 +6,6 @@ belongs to containers that are gone by then is dropped unread; the creations of 
 meaning of a history is worked out when an operator asks (`nri.adaptation.audit.explanation`). Bounded twice, in
 containers and in bytes: what was refused is forgotten first, then the container that was touched longest ago. Of a
 reply that updates many containers, each history has its own part alone.
-
-Next: `nri.adaptation.admin`, which serves it.
 """
 
 from __future__ import annotations

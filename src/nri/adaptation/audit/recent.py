@@ -5,7 +5,7 @@ one takes it off: a runtime that nobody looks at pays nothing. An event that had
 told of when its request has been sent, and an event when its first plugin is at work: so each begins its duration
 before its end, and no plugin before the one that it waited for has answered. Bounded in events, steps, texts and bytes
 of requests; a reader that is too slow learns how many it has missed. Names of pods and containers are worked out when
-they are read. Next: `nri.adaptation.admin`, which serves it.
+they are read.
 """
 
 from __future__ import annotations

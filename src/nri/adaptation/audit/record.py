@@ -1,8 +1,7 @@
 """One event as provenance keeps it: its bytes, and the part of them that concerns one container.
 
 A reply may update every container of the node. Each history keeps its own updates alone: else one reply would count,
-and be held, once for each of them. A packed record takes a fifth of the memory. Pure. Next:
-`nri.adaptation.audit.provenance` and `nri.adaptation.audit.explanation`.
+and be held, once for each of them. A packed record takes a fifth of the memory.
 """
 
 from __future__ import annotations

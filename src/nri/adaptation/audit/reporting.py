@@ -3,7 +3,7 @@
 The dispatcher, the invoker, the events and the handshake call one method of `Reporting` per step, where the step
 happens. Nothing on the way changes by it, and without a watcher a step costs one look at `watched`. A watcher's
 exception is logged once and goes no further: an event must not fail because it was looked at. The audit trail is no
-watcher: it takes each event as a whole when it ends. Next: `nri.adaptation.audit.trail`.
+watcher: it takes each event as a whole when it ends.
 """
 
 from __future__ import annotations

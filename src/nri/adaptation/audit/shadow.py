@@ -1,8 +1,8 @@
-"""Shadow plugins: called like all others, their answer compared and reported, never applied. Pure.
+"""Shadow plugins: called like all others, their answer compared and reported, never applied.
 
 An operator lets a new plugin, or a new version of one, run in shadow to see what it would do to the node's
 containers: what would have changed, against the container as the plugins before it left it, and with whom it would
-have been in conflict. Next: `nri.adaptation.audit.reporting` logs the report and hands it to the observer.
+have been in conflict.
 """
 
 from __future__ import annotations

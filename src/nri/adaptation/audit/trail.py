@@ -1,7 +1,7 @@
 """The audit trail: which containers there are, and who changed what in them, as events tell it.
 
 One object between the events and the records, so that an event stays free of them and a runtime that wants none pays
-for none. Next: `nri.adaptation.containers.inventory`, `nri.adaptation.audit.provenance`.
+for none.
 """
 
 from __future__ import annotations

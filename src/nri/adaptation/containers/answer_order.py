@@ -14,7 +14,7 @@ update goes to the runtime with the numbers of its fields, and a runtime keeps t
                 ...                                              # put `wanted` into force; say in `result` what failed
                 order.note(result, numbers)
 
-Of two plugins on one field of a container, the later one in that order counts as well. Pure. Next:
+Of two plugins on one field of a container, the later one in that order counts as well. Next:
 `nri.adaptation.containers.update_result`, whose names of fields these are.
 """
 

@@ -1,7 +1,7 @@
-"""The resources that a container has again after an update was taken back: `Restoration`. Pure.
+"""The resources that a container has again after an update was taken back: `Restoration`.
 
 Only fields are restored that the update had set and no later answer has set since: its field gets the newest of the
-other answers. Next: `nri.adaptation.containers.inventory`, which works it out.
+other answers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ event. A field that is not named counts as applied, so a runtime only names thos
     result.mark_unsupported("rdt_class", "no resctrl on this node")
     result.mark_refused("runc: memory.max: Device or resource busy", "memory.limit")
 
-Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
+Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Next:
 `nri.adaptation.containers.answer_order`: which of two updates counts.
 """
 

@@ -10,7 +10,7 @@
     record                                  the audit trail
     reply                                   `reply`: what the runtime gets, and what it changes
 
-Thread-safe: everything of one event is on its caller's stack. Next: `nri.adaptation.dispatch.event`.
+Thread-safe: everything of one event is on its caller's stack.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 `CreateEvent`, `UpdateEvent` and `StopEvent`. `nri.adaptation.dispatch.dispatcher` takes an event through the plugins,
 in one thread at a time: `request_bytes` for the next plugin, then `read` and `merge` for its answer. An event changes
 nothing but itself; what follows from it is done by `nri.adaptation.dispatch.reply`.
-
-Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say what answers mean together.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | left out (breaker open) or gone | not called | goes on, or fails if the operator requires the plugin |
 | no answer to the one request that is to show whether it is back | left out again | as if it had been left out |
 
-Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.peers.remote`, which is asked.
+Errors raised here are what the runtime's request fails with.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Replies` makes one of an event that has passed all plugins, and notes its effects in the live state: the created
 container, updates of other containers, and what is kept for containers that are only being created. Nothing else does;
-the constructors of replies store their arguments. Next: `nri.adaptation.containers.inventory`, the live state.
+the constructors of replies store their arguments.
 """
 
 from __future__ import annotations

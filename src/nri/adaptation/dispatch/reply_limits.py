@@ -1,4 +1,4 @@
-"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to. Pure.
+"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to.
 
 The plugin that asks for too much is the one that fails, by name. `nri.adaptation.merge.limits` counts; how much of an
 answer is recorded is a limit of `nri.adaptation.audit.provenance`.

@@ -4,7 +4,7 @@ The request shows the container as it was before any plugin touched it, the merg
 validator is asked under its own lock and with its own timeout, in a thread of its own if there are several. The first
 refusal in order of completion counts. A validator that was there when the event passed the sync gate is asked, or the
 event is refused: one that has left in the meantime has agreed to nothing. The default validator takes part as a
-built-in plugin; its decision is `nri.policies.default_validator`. Next: `nri.adaptation.dispatch.invoker`.
+built-in plugin; its decision is `nri.policies.default_validator`.
 """
 
 from __future__ import annotations

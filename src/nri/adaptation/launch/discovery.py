@@ -2,7 +2,7 @@
 
 Reads, decides, and starts nothing. A file that cannot be a plugin is reported and skipped (reference mode: it ends the
 start of NRI). A plugin runs with the runtime's rights, so a file that others decide about is refused
-(`nri.adaptation.launch.trusted`), here and at each start. Next: `nri.adaptation.launch.process`.
+(`nri.adaptation.launch.trusted`), here and at each start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The plugins that are installed on this machine, all together: found, started, watched, ended.
 
-`nri.adaptation.launch.discovery` says which files count as one. Next: `nri.adaptation.launch.supervisor`, which says
-what a single one goes through.
+`nri.adaptation.launch.discovery` says which files count as one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The last lines that a plugin wrote to stderr, which are what an operator needs when it dies. Bounded, and no I/O.
-
-Next: `nri.adaptation.launch.process`, which reads them.
-"""
+"""The last lines that a plugin wrote to stderr, which are what an operator needs when it dies. Bounded, and no I/O."""
 
 from __future__ import annotations
 

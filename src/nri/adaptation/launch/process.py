@@ -3,7 +3,7 @@
 The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
 arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last
 lines are kept, because they are what an operator needs when a plugin dies. Of the runtime's own descriptors it inherits
-none, whatever the libraries of the runtime forget to mark. Next: `nri.adaptation.launch.supervisor`.
+none, whatever the libraries of the runtime forget to mark.
 """
 
 from __future__ import annotations

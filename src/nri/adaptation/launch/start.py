@@ -2,7 +2,7 @@
 
 A file's kind shows in its first bytes, never in its name, and is looked at each time, in the very file that is then
 started. WebAssembly is never executed. It needs wasmtime, an extra that is imported for it alone; what was compiled is
-kept while the file stays the same. Next: `nri.adaptation.launch.process`, `nri.adaptation.launch.wasm`.
+kept while the file stays the same.
 """
 
 from __future__ import annotations

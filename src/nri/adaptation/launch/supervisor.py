@@ -3,7 +3,7 @@
 One thread per plugin, which reads its stderr anyway. A run ends when its process ends; a process whose connection is
 gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait (`nri.backoff`); many
 short ones in a row are a crash loop, which is a state to be seen and not an end to trying. Every return is a full
-handshake, so the plugin is synchronized again. Next: `nri.adaptation.launch.start`, for both kinds of runs.
+handshake, so the plugin is synchronized again.
 """
 
 from __future__ import annotations

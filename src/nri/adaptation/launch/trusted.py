@@ -10,7 +10,7 @@ is a script itself, as far as the kernel follows. The interpreter's own steps ar
 program, a shell starts one, and any of them loads modules.
 
 It does not protect from changes by root and our own user in the meantime, nor from a file system that gives other
-answers (FUSE, NFS). Next: `nri.adaptation.launch.discovery`.
+answers (FUSE, NFS).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Tell files in WebAssembly from others, and whether they can be run here; neither the file is loaded nor wasmtime.
-
-Next: `nri.adaptation.launch.start`, which starts such a file, and `nri.adaptation.launch.discovery`, which reports one
-that cannot be.
-"""
+"""Tell files in WebAssembly from others, and whether they can be run here; neither the file is loaded nor wasmtime."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each function answers whether the entry is plain: new to every plugin and without a mark, so that merging messages gives
 the right result. `claim` raises ConflictError at the first field that another plugin holds; the caller rolls the ledger
-back. Next: `nri.adaptation.merge.effects`.
+back.
 """
 
 from __future__ import annotations

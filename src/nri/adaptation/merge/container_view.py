@@ -3,7 +3,7 @@
 Worked out only when it is looked at. Most adjustments only add, and a protobuf message may be added to by appending
 bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
 (`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own
-message is never touched. Next: `nri.adaptation.merge.create`.
+message is never touched.
 """
 
 from __future__ import annotations

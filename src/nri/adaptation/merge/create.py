@@ -2,8 +2,7 @@
 
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
 merge when nothing is removed or taken over. The later plugins' view is only worked out when it is asked for. Nothing is
-logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.event`,
-which feeds it with the plugins' answers.
+logged, no plugin is called, the runtime's own messages stay as they are.
 """
 
 from __future__ import annotations

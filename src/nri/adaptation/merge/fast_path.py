@@ -3,7 +3,7 @@
 Such a reply needs no split of keys and no decisions: its claims go into the ledger together, and its message is merged
 as a whole. `survey` finds out whether a reply may be such a one, without a call or an object per field; the ledger
 knows whether another plugin came before. For any other reply, and for what is to be done field by field, there is
-`nri.adaptation.merge.entries`. Next: `nri.adaptation.merge.create`.
+`nri.adaptation.merge.entries`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An entry is a key of a map, an item of a list, or a field that is set; a message that only holds others counts as what
 is in it. Counting ends at the limit, and a reply of fewer bytes than entries are allowed is not counted at all, so the
-replies of ordinary plugins pay nothing. Pure. Next: `nri.adaptation.dispatch.event`, which asks before it merges.
+replies of ordinary plugins pay nothing.
 """
 
 from __future__ import annotations

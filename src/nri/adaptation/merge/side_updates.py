@@ -2,8 +2,7 @@
 
 Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
 cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
-set of resources, and is what later plugins see. Next: `nri.adaptation.merge.update` and `nri.adaptation.merge.create`,
-which use it.
+set of resources, and is what later plugins see.
 """
 
 from __future__ import annotations

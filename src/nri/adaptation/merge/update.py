@@ -1,6 +1,6 @@
 """Merging UpdateContainer and StopContainer: the resources that the container is to have, and updates of others.
 
-The updates themselves are merged by `nri.adaptation.merge.side_updates`. Next: `nri.adaptation.merge.create`.
+The updates themselves are merged by `nri.adaptation.merge.side_updates`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The circuit breaker of one plugin: after so many misses in a row it is left out for a while, then tried again. Pure.
+"""The circuit breaker of one plugin: after so many misses in a row it is left out for a while, then tried again.
 
 A miss is a request without an answer: our timeout passed or the connection was lost. An error that a handler returned
 is an answer. A request that had less than its timeout is a part of a miss: parts add up until there is an answer. Time
@@ -6,8 +6,6 @@ is passed in (monotonic seconds) and nothing is locked: the plugin's own lock co
 
     closed --misses in a row--> open --retry_s passed--> half-open --answer--> closed
                                  ^------------miss------------'
-
-Next: `nri.adaptation.dispatch.invoker`, which asks it before each call.
 """
 
 from __future__ import annotations

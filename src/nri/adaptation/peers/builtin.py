@@ -3,7 +3,7 @@
 They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
 thread of the event, so they must be quick, and no timeout can interrupt them. Their arguments are theirs: copies.
 A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
-and messages are both fine. Next: `nri.adaptation.peers.event_request`, from which the messages come.
+and messages are both fine.
 """
 
 from __future__ import annotations

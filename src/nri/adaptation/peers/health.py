@@ -1,7 +1,4 @@
-"""The health of plugins, as values for people and for readiness probes.
-
-Next: `nri.adaptation.adaptation`, which gives it out.
-"""
+"""The health of plugins, as values for people and for readiness probes."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 `Peer` has what all kinds share: identity, the lock that makes events pass one at a time, the state. The state machine
 is `nri.adaptation.peers.state`; this is its shell: `signal` looks up what follows and carries it out, through the
-functions of the `Owner` for everything that is not the peer's own. Next: `nri.adaptation.peers.remote` for plugins at
-the other end of a socket, `nri.adaptation.peers.builtin` and
-`nri.adaptation.peers.wasm` for those inside the runtime.
+functions of the `Owner` for everything that is not the peer's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A plugin at the other end of a socket: one connection under a `Peer`.
 
 Asks by the event's own method, or by `StateChange` a plugin that knows nothing else; answers RegisterPlugin and
-UpdateContainers through its owner. Next: `nri.ttrpc.endpoint`, the connection.
+UpdateContainers through its owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of a plugin's connection as a table: state and signal in, next state and actions out. Pure.
+"""The life of a plugin's connection as a table: state and signal in, next state and actions out.
 
     connected -> registered -> configured -> synchronizing -> active -> late -> open
                                                                ^         |       |

@@ -18,8 +18,6 @@ Each plugin has one queue, a `FifoLock`. A bare `threading.Lock` starves callers
 takes it again before the others wake. An event that waits also leaves a callback (`Ticket.begin`) that sends its
 request: the thread that releases the lock calls it first and wakes the waiting thread then. So the plugin is asked
 again before any thread has changed places.
-
-Next: `nri.adaptation.dispatch.dispatcher`, whose loop this is.
 """
 
 from __future__ import annotations

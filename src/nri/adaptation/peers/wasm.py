@@ -4,7 +4,6 @@ It takes part like every other plugin. Its requests and replies are the bytes th
 a registration or parts: the whole state is one message. A function runs in the thread of the event, and no longer than
 the plugin's timeout; one that is interrupted leaves its memory in no state to go on with, so that ends the plugin, as
 a trap does, and its supervisor loads it again. A caller that has less time waits for it nevertheless.
-Next: `nri.adaptation.launch.wasm`, where the functions run.
 """
 
 from __future__ import annotations

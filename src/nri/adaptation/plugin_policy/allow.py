@@ -1,4 +1,4 @@
-"""Least privilege: which events, namespaces and fields a plugin may touch, and what its answer says about that. Pure.
+"""Least privilege: which events, namespaces and fields a plugin may touch, and what its answer says about that.
 
 An answer that changes something outside of what the operator allowed is a breach: an ordinary error of that plugin,
 which fails the request and leaves the plugin connected. Nothing of such an answer is applied. Fields go by the names
@@ -7,7 +7,6 @@ below it); what exists follows from the merge table, so a new field needs nothin
 evictions.
 
 An event that is not allowed is not even sent: the adaptation cuts the plugin's subscription with `Allow.events_mask`.
-Next: `nri.adaptation.dispatch.event` asks `breach` after every answer of a plugin that has an `Allow`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The right to bear a plugin's name: rules for a name hold for what a plugin is, not for what it says. Pure.
+"""The right to bear a plugin's name: rules for a name hold for what a plugin is, not for what it says.
 
 A plugin that connects chooses its index and name, and policies go by these. So a policy also says whose process may
 bear its name: which user's (``uid``, as the kernel tells), and whether one that this runtime has launched
 (``launched``). One that may not is refused when it registers, and cut off when the policy changes under it. Plugins
-inside the runtime are the runtime. Next: `nri.adaptation.registration.registry`, which asks.
+inside the runtime are the runtime.
 """
 
 from __future__ import annotations

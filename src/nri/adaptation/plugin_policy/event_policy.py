@@ -1,7 +1,7 @@
 """One plugin's policy at one event, worked out when the plugin joins and when the policy changes, not at each call.
 
 An `EventPolicy` is a row of answers for the hot path: None means that the plugin is not called for the event.
-Everything that is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next:
+Everything that is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Next:
 `nri.adaptation.dispatch.invoker`.
 """
 

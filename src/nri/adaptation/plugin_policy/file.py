@@ -2,7 +2,6 @@
 
 One TOML table per ``NN-name``; ``[defaults]`` holds for every plugin, key by key, and counts as the operator's word
 just the same. Every mistake of the file is reported at once, each with line, key, value and what to write instead.
-Next: `nri.adaptation.plugin_policy.policy`, which says what a table and a plugin's own declaration mean together.
 """
 
 from __future__ import annotations

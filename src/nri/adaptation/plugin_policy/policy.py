@@ -4,9 +4,6 @@ Order for every key: the operator's value (the plugin's table, else ``[defaults]
 it subscribed, else the default. `PluginPolicy` is a frozen value made for the hot path: events go by number, and
 nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs one
 `stat`; a part that holds a policy asks for it again when `generation` has moved.
-
-Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `nri.api.selectors` for two of the rules; the
-breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Reading the state is the runtime's work and may take long, and events wait meanwhile. So it is done once for all that
 wait: the first one leads, passes the gate for all, and hands each the same state. A plugin that comes after that waits
 for the next turn. A leader whose own plugin has left goes on as long as others wait behind it; a plugin that leaves
-while it waits costs the others nothing. Next: `nri.adaptation.registration.handshake`, which goes on with each by
-itself.
+while it waits costs the others nothing.
 """
 
 from __future__ import annotations

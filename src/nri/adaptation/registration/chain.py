@@ -2,7 +2,7 @@
 
 The list is a tuple that is replaced, never changed, and only while no event is under way (the gate sees to that): so
 all events in flight have the same list, and their order at one plugin is their order at every plugin. A plugin that is
-gone stays in the list until then and is skipped. Next: `nri.adaptation.dispatch.dispatcher`, which goes through it.
+gone stays in the list until then and is skipped.
 """
 
 from __future__ import annotations

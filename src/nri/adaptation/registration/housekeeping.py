@@ -1,7 +1,7 @@
 """The thread that looks after plugins between events: closed connections to give back, and changes of the policy.
 
 It sleeps until the policy's file may have changed or plugins have come or gone, and looks once a second for a moment
-then; else once a minute (`nri.config.inotify`). Next: `nri.adaptation.plugin_policy.policy`, whose file it watches.
+then; else once a minute (`nri.config.inotify`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One thread. Connections that have not registered cost a descriptor each and nothing else: the monitor reads them, this
 thread closes them when their time is up. When too many are waiting, the oldest one is closed: a plugin registers within
-milliseconds, so the oldest are those that never will. Next: `nri.adaptation.registration.registry`.
+milliseconds, so the oldest are those that never will.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ Neither side starves the other, as in a phase-fair lock: every event and block t
 let in at that very moment, before any other joiner. And joiners rest for as long as they have held up others, whether
 they got in or gave up: plugins that come back all the time have half of the time at most, and coming back renews no
 right of way. The time for which a plugin takes the state in counts as well, because events for it wait then.
-
-Next: `nri.adaptation.registration.admission`, in which plugins wait together for one turn of a joiner.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Each gets its number there, while no other thread reads from the plugin, and so 
 answers. Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its
 queue is full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is
 left to the connection, which writes it as soon as it can and reads nothing from that plugin while too much of it
-waits. Next: `nri.adaptation.registration.plugin_updates`, which applies what was taken.
+waits.
 """
 
 from __future__ import annotations

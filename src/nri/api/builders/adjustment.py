@@ -5,7 +5,6 @@ table); resources come from `nri.api.builders.resources`, the readers from `nri.
 
 Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
 take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
-Next: `nri.api.builders.update` for containers that exist.
 """
 
 

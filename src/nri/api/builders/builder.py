@@ -1,7 +1,7 @@
 """The base of all builders: a message inside, equality, text for people, JSON.
 
 One job: the base class of `Adjustment`, `Update` and `Eviction`. A builder is a thin handle on one message; it holds no
-state of its own; the message is `.message`. Next: `nri.api.builders.resources`.
+state of its own; the message is `.message`.
 """
 
 # ruff: noqa: PLC0415 - JSON is for people; the start of a plugin must not load it

@@ -3,7 +3,6 @@
 One job: refuse what no runtime could ever apply, where the mistake is made, instead of on the wire or in the kernel.
 Rules: a check passes before anything is written into a message, for protobuf would leave an empty wrapper behind, which
 means zero. Only the impossible is refused; what a runtime may or may not support is its business.
-Next: `nri.api.builders.resources` and `nri.api.builders.adjustment` call these in every setter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
 One job: build a `ContainerEviction`. The reference's runtimes ignore evictions; ours hands them to the engine.
-Next: `nri.api.builders.failure`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`FailurePolicy`: what a plugin asks the runtime to do when it fails to answer.
 
 One job: an immutable value for the two switches of the wire, which the runtime gets when the plugin subscribes
-(runtimes since 0.12.4 act on them). The operator may decide otherwise. Next: the stub sends it in its Configure reply.
+(runtimes since 0.12.4 act on them). The operator may decide otherwise.
 """
 
 from __future__ import annotations

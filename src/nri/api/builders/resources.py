@@ -3,7 +3,6 @@
 One job: `Resources`, a mixin over the `linux.resources` of a message. Rules: a setter checks before it writes
 (`nri.api.builders.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder;
 the readers are those of `nri.api.builders.view`. Units are the kernel's: bytes and microseconds.
-Next: `nri.api.builders.adjustment` for new containers, `nri.api.builders.update` for existing ones.
 """
 
 from __future__ import annotations

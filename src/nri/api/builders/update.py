@@ -2,7 +2,7 @@
 
 One job: build a `ContainerUpdate`. Only resources can change after creation; the setters are those of
 `nri.api.builders.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the
-stub checks `has_resources` before it sends one. Next: `nri.api.builders.eviction`.
+stub checks `has_resources` before it sends one.
 """
 
 from __future__ import annotations

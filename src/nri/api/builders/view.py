@@ -3,8 +3,7 @@
 One job: `ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Rules: a view holds
 no state and changes nothing; it only needs `.message`. A reader has the name and the unit of the setter; a single value
 that is not set reads as None, so that it differs from zero; several values come as a mapping or a tuple, made for the
-reader alone, which refuses a write with the setter's name, for it would be lost. Next: the setters of
-`nri.api.builders.resources` and `nri.api.builders.adjustment` are made on these, as are the replies of `nri.testing`.
+reader alone, which refuses a write with the setter's name, for it would be lost.
 """
 
 from __future__ import annotations

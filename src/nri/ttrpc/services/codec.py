@@ -1,6 +1,6 @@
-"""Messages as bytes and back, and the requests that carry them. Pure.
+"""Messages as bytes and back, and the requests that carry them.
 
-Messages are protobuf's, of any package, or bytes where no type is given. Next: `nri.ttrpc.services.client`.
+Messages are protobuf's, of any package, or bytes where no type is given.
 """
 
 from __future__ import annotations

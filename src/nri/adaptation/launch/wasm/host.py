@@ -4,7 +4,6 @@ WASI is wasmtime's own, with no folder, argument, variable or socket; stdout lea
 Two functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because nothing can
 interrupt a sleep in wasmtime's. ``log`` is the host function of NRI. None of them ever raises: wasmtime's Python
 package keeps one exception for all threads, so it could come up in the call of another plugin.
-Next: `nri.adaptation.launch.wasm.instance`.
 """
 
 from __future__ import annotations

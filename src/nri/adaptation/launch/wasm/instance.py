@@ -3,7 +3,6 @@
 The thread that looks after the plugin (`Instance.wait`) sees to the deadlines: when one comes, it moves the engine's
 epoch on, and the function traps at its next branch. Whatever a function did not come to the end of (a deadline, a
 trap, an exit) ends the run, because its memory may be in any state; an error that it returned does not.
-Next: `nri.adaptation.launch.supervisor`, which loads the plugin again.
 """
 
 from __future__ import annotations

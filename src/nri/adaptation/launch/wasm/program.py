@@ -8,7 +8,7 @@ program has an engine of its own, because to interrupt a function is to interrup
 Compiled code is kept on disk, so that a runtime that starts again need not compile for seconds. It runs in this
 process, so it is read only from files and folders that root and our own user alone decide about
 (`nri.adaptation.launch.trusted`), as plugins are. A file is named after the program's content; wasmtime refuses code
-of another release or for another processor, and then it is compiled again. Next: `nri.adaptation.launch.wasm.instance`.
+of another release or for another processor, and then it is compiled again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stderr of a plugin in WebAssembly: a pipe that wasmtime writes to and a thread here reads.
 
 Wasmtime can call a function here instead, but it does that on its own threads. One that returned to Python after the
-interpreter had ended aborted the process. Next: `nri.adaptation.launch.wasm.instance`.
+interpreter had ended aborted the process.
 """
 
 from __future__ import annotations
