@@ -217,7 +217,7 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
 
 
 def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         runtime.add(Recorder(), name="stays")
         for number in range(6):

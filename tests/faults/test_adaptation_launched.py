@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.launch import installed
-from nri.adaptation.launch.discovery import Found
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.supervisor import Supervisor
 from nri.adaptation.launch.trusted import TrustedFile
@@ -65,7 +65,7 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
     made: list[Process] = []
     stopped = threading.Event()
 
-    def launch(found: Found, file: TrustedFile) -> Process:
+    def launch(found: PluginFile, file: TrustedFile) -> Process:
         stopped.wait(PATIENCE_S)
         made.append(Process(found, file))
         return made[0]
@@ -73,7 +73,7 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
     monkeypatch.setattr("nri.adaptation.launch.start.Process", launch)
     folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
 
-    def patient(found: Found, config: str, settings: RuntimeSettings, *others: Any) -> Supervisor:
+    def patient(found: PluginFile, config: str, settings: RuntimeSettings, *others: Any) -> Supervisor:
         return Supervisor(found, config, replace(settings, registration_timeout_s=1000.0), *others)
 
     monkeypatch.setattr(installed, "Supervisor", patient)

@@ -96,7 +96,7 @@ def test_what_cannot_be_loaded_is_told_by_name_and_the_others_start(
         assert runtime.adaptation.ready(["20-good"], PATIENCE_S), runtime.plugins
         assert create(runtime).env == {"A": "1"}
         row = health(runtime, "10-gpu")
-    assert "it imports env.gpu_open, which a plugin cannot be given here" in row.last_words
+    assert "it imports env.gpu_open, which this runtime does not provide" in row.last_words
     assert any("10-gpu cannot be launched" in record.getMessage() for record in caplog.records)
 
 

@@ -17,7 +17,7 @@ from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri.ttrpc import Client, Code, Endpoint, Method, Server, ServerStream, Service, SocketTransport, frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response
-from nri.ttrpc.services.inbox import ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_MESSAGES
 from tests.support.adapting import PATIENCE_S, Leaks
 from tests.support.endpoints import responses
 from tests.support.waiting import wait_for
@@ -291,12 +291,12 @@ def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str)
             with contextlib.suppress(BlockingIOError):
                 for _ in range(100_000):
                     sent += raw.sock.send(message)
-            return sent == before and bool(streams) and len(streams[0].inbox.messages) >= ROOM_MESSAGES
+            return sent == before and bool(streams) and len(streams[0].inbox.messages) >= MAX_INBOX_MESSAGES
 
         for _ in range(5):  # it stays so
             wait_for(held_up, "the server reads no more")
         held = len(streams[0].inbox.messages)
-        assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // len(message), "more than one read beyond its bounds"
+        assert MAX_INBOX_MESSAGES <= held <= MAX_INBOX_MESSAGES + 65536 // len(message), "more than one read beyond its bounds"
         go.set()
         raw.sock.settimeout(PATIENCE_S)
         left = -sent % len(message)

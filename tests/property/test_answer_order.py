@@ -189,8 +189,8 @@ class Node:
             peer.breaker.configure(0, 1.0)
         parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
         updates = parts_of(self.adaptation).handshake.updates
-        apply = updates.in_synchronize
-        patch.setattr(updates, "in_synchronize", lambda *asked: (self.pause(), apply(*asked)))
+        apply = updates.apply_synchronize
+        patch.setattr(updates, "apply_synchronize", lambda *asked: (self.pause(), apply(*asked)))
         self.guest: BuiltinPeer | None = None
         self.joined = 0
 
@@ -234,7 +234,7 @@ class Node:
             assert self.guest.state in JOINED
             self.guest.signal(Signal.STOP, "it leaves")
             self.guest = None
-            parts_of(self.adaptation).chain.gate.rest_until = 0.0
+            parts_of(self.adaptation).chain.gate.paused_until = 0.0
         return found, expected
 
     def work(self, kind: str, name: str) -> Callable[[], None]:

@@ -257,17 +257,17 @@ class Impatient:
     """A reporter that notes which events went on without a plugin that was busy with earlier ones."""
 
     def __init__(self) -> None:
-        self.begun: dict[int, str] = {}
+        self.begin_result: dict[int, str] = {}
         self.events: set[str] = set()
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         if event in BY_RPC:
             container = getattr(m, BY_RPC[event].request).FromString(request).container
-            self.begun[serial] = f"{BY_RPC[event].method} {container.id}"
+            self.begin_result[serial] = f"{BY_RPC[event].method} {container.id}"
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         if isinstance(error, DeadlineExceeded) and "busy with earlier events" in str(error):
-            self.events.add(self.begun[serial])
+            self.events.add(self.begin_result[serial])
 
     def _nothing(self, *_: object) -> None: ...
 

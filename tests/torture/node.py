@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nri.adaptation import Adaptation
-from nri.adaptation.registration import kept_updates, update_queue
+from nri.adaptation.registration import update_queue
+from nri.adaptation.registration import deferred_updates
 from nri.api import messages as m
 from nri.policies.default_validator import ValidatorConfig
 from tests.torture.holdings import Holdings
@@ -232,7 +233,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     options = Options(**json.loads(sys.stdin.readline()))
     # Threads that have nothing to do end sooner, so that the look at what is left need not wait for them.
-    update_queue.IDLE_S = kept_updates.IDLE_S = IDLE_S
+    update_queue.IDLE_S = deferred_updates.IDLE_S = IDLE_S
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=f"{options.folder}/log", level=logging.INFO, format=form)
     node = Node(options)

@@ -151,8 +151,8 @@ def test_a_failing_handler_is_an_unknown_status_with_its_text() -> None:
 
 def test_a_long_request_is_a_frame_of_4096_bytes_and_one_with_the_rest() -> None:
     lengths = [len(frame.data) - 8 for frame in read(FOLDER / "v0.12.5-CreateContainer-large.hex")][:2]
-    assert lengths[0] == mux.FIRST_FRAME
-    assert lengths[1] > mux.FIRST_FRAME
+    assert lengths[0] == mux.MAX_FIRST_FRAME
+    assert lengths[1] > mux.MAX_FIRST_FRAME
 
 
 def test_a_synchronization_in_parts_has_two_frames_a_part_and_each_answer_echoes_more() -> None:
@@ -168,7 +168,7 @@ def test_a_synchronization_in_parts_has_two_frames_a_part_and_each_answer_echoes
         length, start = requests.pop(0)
         total = ttrpc.HEADER_LENGTH + int.from_bytes(start[:4], "big")
         assert total - ttrpc.HEADER_LENGTH <= ttrpc.MAX_DATA
-        if total > mux.FIRST_FRAME:
+        if total > mux.MAX_FIRST_FRAME:
             length += requests.pop(0)[0]
         assert length == total, "a part is one frame of 4096 bytes and one with the rest"
         totals.append(total)

@@ -94,8 +94,8 @@ def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenan
 def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than_the_history(path, provenance):
     record(provenance, "1f2e3d4c")
     provenance.forget("1f2e3d4c")
-    reasons = {"9": 'no container "9": there is no such id,', "1f2e": 'container "1f2e" is forgotten: it was removed',
-               "7c0f": "history is kept only since the runtime's start, 20"}  # fmt: skip
+    reasons = {"9": 'container "9" not found: no container since', "1f2e": 'no history of container "1f2e": it was removed',
+               "7c0f": "only the busiest containers since the start of the runtime, 20"}  # fmt: skip
     for wanted, words in reasons.items():
         error = refusal(path, "Why", {"container": wanted})
         assert error.code == Code.NOT_FOUND
@@ -204,7 +204,7 @@ def test_a_chain_that_is_too_long_for_one_reply_loses_its_oldest_steps(path, pro
 def test_an_answer_that_is_no_json_is_an_error_that_names_the_socket(tmp_path, answer):
     path = str(tmp_path / "admin.sock")
     service = Service(SERVICE, {"Plugins": Method(lambda payload: answer)})
-    with Server(path, [service]), pytest.raises(RemoteProtocolError, match=f"answer of {path} is no JSON: "):
+    with Server(path, [service]), pytest.raises(RemoteProtocolError, match=f"reply from {path} is not JSON: "):
         ask(path, "Plugins", {})
 
 

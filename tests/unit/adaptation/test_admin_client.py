@@ -43,7 +43,7 @@ def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str)
         silent.bind(path)
         silent.listen()
         told, kind = reason(path)
-        assert told.startswith(f"{path} does not answer") and kind is ProgramUnreachable
+        assert told.startswith(f"{path} did not answer") and kind is ProgramUnreachable
     with Server(path, [Service("other", {})]):
         told, kind = reason(path)
         assert "is not an admin socket" in told and "--admin-socket" in told and kind is ProgramUnreachable
@@ -51,7 +51,7 @@ def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str)
 
 def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_has_them(path: str) -> None:
     told, kind = reason(path)
-    has = "only runtimes that are built on nri have an admin socket, where admin_socket is set; name another with"
+    has = "only runtimes built on nri have an admin socket, if admin_socket is set; name another with"
     assert (
         told == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
         and kind is ProgramUnreachable
@@ -60,8 +60,8 @@ def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_ha
         left.bind(path)
     told, kind = reason(path)
     Path(f"{path}.txt").touch()
-    assert reason(f"{path}.txt")[0].endswith(": Connection refused: it is no socket; name another with --admin-socket")
-    ended = "Connection refused: nobody listens there any more; start the runtime that did, or name another with"
+    assert reason(f"{path}.txt")[0].endswith(": Connection refused: not a socket; name another with --admin-socket")
+    ended = "Connection refused: no process listens on it; start the runtime, or name another with"
     assert told == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
 
 

@@ -52,7 +52,7 @@ def test_what_is_no_message_or_in_another_order_is_refused_with_what_is_taken(
         getattr(nri_runtime.adaptation, method)(*given)
     takes = "(pod) takes PodSandbox" if of_pod else "(pod, container) takes PodSandbox and Container"
     names = "dict" if of_pod else "Container and PodSandbox"
-    assert str(caught.value) == f"{method}{takes} of nri.api.messages, and was given {names}"
+    assert str(caught.value) == f"{method}{takes} of nri.api.messages, not {names}"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.audit.bounded_log import MOST
+from nri.adaptation.audit.bounded_log import MAX_LINES
 from nri.api import messages as m
 from nri.errors import NriError, PluginRejected, RpcError, ValidationRejected
 from nri.metrics import Observer
@@ -168,5 +168,5 @@ def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
                 sock.close()
         check(caplog, runtime)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("nri.adaptation")]
-    assert len(lines) <= 4 * MOST, lines
+    assert len(lines) <= 4 * MAX_LINES, lines
     assert any("registration refused: invalid plugin name" in line for line in lines)

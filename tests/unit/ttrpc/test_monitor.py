@@ -140,7 +140,7 @@ def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_ser
         wait_for(lambda: broken.closed == ["closed (it could not be read)"], "it is closed")
     finally:
         monitor.stop()
-    assert "a connection is closed: it could not be read" in caplog.text
+    assert "failed to read a connection; it is closed" in caplog.text
 
 
 def test_a_connection_is_forgotten_once_and_a_monitor_stopped_once(pairs) -> None:

@@ -14,7 +14,7 @@ from nri.errors import DeadlineExceeded, RpcError
 from nri.ttrpc import Code, Endpoint, Request, SocketTransport, frames
 from nri.ttrpc.connection import ClientSide
 from nri.ttrpc.envelope import Response
-from nri.ttrpc.outbox import ROOM_BYTES, ROOM_FRAMES
+from nri.ttrpc.outbox import MAX_WAITING_BYTES, MAX_WAITING_FRAMES
 from tests.support.endpoints import responses
 from tests.support.waiting import PATIENCE_S, wait_for
 
@@ -115,7 +115,7 @@ def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_rea
         peer.ask(bytes(100))
         asked += 1
         near.poll()
-    assert asked <= ROOM_FRAMES + 1
+    assert asked <= MAX_WAITING_FRAMES + 1
     assert near.poll(), "it stays open"
     assert [len(answer.payload) for answer in peer.responses(asked)] == [100] * asked
     wait_for(lambda: not near.link.full, "it is read again")
@@ -123,7 +123,7 @@ def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_rea
 
 def test_large_replies_count_by_their_bytes(ends) -> None:
     near, peer = ends
-    peer.answer = lambda request: bytes(ROOM_BYTES // 2)
+    peer.answer = lambda request: bytes(MAX_WAITING_BYTES // 2)
     fill(near)
     for _ in range(3):
         peer.ask()

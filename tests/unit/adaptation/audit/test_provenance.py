@@ -31,9 +31,9 @@ def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_cha
     provenance.forget("c1")
     made = provenance.explain("c1")
     assert [(step.plugin, step.change.key, step.note) for step in made.steps] == [
-        ("10-a", "A", "not applied: it was not created")
+        ("10-a", "A", "not applied: the container was not created")
     ]
-    assert made.refused[1].startswith(r"the runtime failed after its plugins had answered: runc: \x1bxxx")
+    assert made.refused[1].startswith(r"the runtime failed after the plugins' answers: runc: \x1bxxx")
     assert len(made.refused[1]) < 5000
     for name in ("c2", "c3"):
         create(provenance, container=name)
@@ -99,7 +99,7 @@ def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_kno
 
 def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeypatch):
     """Each event has a thread of its own, and an exception here would be the event's."""
-    monkeypatch.setattr(provenance_module, "REMOVED", 0)
+    monkeypatch.setattr(provenance_module, "MAX_REMOVED", 0)
     provenance, over = Provenance(), threading.Event()
 
     def remove():

@@ -255,8 +255,8 @@ def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypat
         sorted_now.clear()
         flood(provenance)
         most, total = max(most, len(sorted_now)), total + len(sorted_now)
-    assert most == provenance_module.TIDIED
-    assert total >= 1500 - provenance_module.LOOSE_RECORDS, "what waits is bounded"
+    assert most == provenance_module.RECORDS_PER_STEP
+    assert total >= 1500 - provenance_module.MAX_LOOSE_RECORDS, "what waits is bounded"
 
 
 @pytest.mark.pure
@@ -282,7 +282,7 @@ def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> N
         flood(provenance)
         provenance.forget(f"gone{number}")
     assert len(provenance.loose) > 100, "they wait"
-    assert len(provenance.gone) <= 2 * provenance_module.LOOSE_RECORDS
-    assert len(provenance.histories) <= 3 + 2 * provenance_module.LOOSE_RECORDS
+    assert len(provenance.gone) <= 2 * provenance_module.MAX_LOOSE_RECORDS
+    assert len(provenance.histories) <= 3 + 2 * provenance_module.MAX_LOOSE_RECORDS
     assert ids(provenance, "gone") == []
     assert not provenance.gone

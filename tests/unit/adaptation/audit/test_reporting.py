@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation import BuiltinPlugin
 from nri.adaptation.audit import reporting, shadow
-from nri.adaptation.audit.reporting import REMEMBERED, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import MAX_REMEMBERED, Reporting, adjustment_of, evictions_of
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.errors import ConflictError, PluginError, ValidationRejected
@@ -194,8 +194,8 @@ def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
             runtime.create_container()
         with pytest.raises(PluginError, match="no"):
             runtime.start_container()
-    told = [record.getMessage() for record in caplog.records if "to take note" in record.getMessage()]
-    assert told == ["Broken failed to take note of an event; this is logged once"]
+    told = [record.getMessage() for record in caplog.records if "to process a report" in record.getMessage()]
+    assert told == ["Broken failed to process a report; further failures are not logged"]
 
 
 def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder) -> None:
@@ -222,13 +222,13 @@ def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureF
 
 def test_plugins_that_make_up_names_do_not_fill_memory(caplog: pytest.LogCaptureFixture) -> None:
     made = Reporting()
-    for number in range(REMEMBERED + 10):
+    for number in range(MAX_REMEMBERED + 10):
         made.left_out(f"10-{number}", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 10
-    made.left_out(f"10-{REMEMBERED + 9}", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 10, "the latest is remembered, and not told again at once"
+    assert len(caplog.records) == MAX_REMEMBERED + 10
+    made.left_out(f"10-{MAX_REMEMBERED + 9}", "UpdateContainers", "gone")
+    assert len(caplog.records) == MAX_REMEMBERED + 10, "the latest is remembered, and not told again at once"
     made.left_out("10-0", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 11, "the first one is not remembered any more"
+    assert len(caplog.records) == MAX_REMEMBERED + 11, "the first one is not remembered any more"
 
 
 def test_what_is_left_out_is_told_again_only_after_a_minute(
@@ -240,7 +240,7 @@ def test_what_is_left_out_is_told_again_only_after_a_minute(
     for moment in (0.0, 59.9, 60.0):
         clock[0] = moment
         made.left_out("10-a", "CreateContainer", "gone")
-    line = 'plugin 10-a asked in CreateContainer for an update of container "gone", which is not there: left out'
+    line = 'plugin 10-a requested in CreateContainer an update of container "gone", which does not exist: ignored'
     assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 like it in the last minute"]
 
 

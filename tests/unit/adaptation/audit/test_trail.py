@@ -13,7 +13,7 @@ from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.update_result import UpdateResult
 from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, Ignored
-from nri.adaptation.registration.kept_updates import KeptUpdates
+from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -264,13 +264,13 @@ def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
 @pytest.mark.pure
 def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for_the_runtime() -> None:
     trail = AuditTrail(lambda _: None, None)
-    kept = KeptUpdates(trail, None)
+    kept = DeferredUpdates(trail, None)
     trail.inventory.created("there", make_pod(), b"")
     asked = [("10-p", m.ContainerEviction(container_id=each, reason="why")) for each in ("there", "gone")]
-    side = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
+    side = SimpleNamespace(deferred=[], deferred_evictions=asked, evictions=[], ignored=[])
     told: list[tuple[str, str, str]] = []
     reporting = SimpleNamespace(left_out=lambda *words: told.append(words))
-    assert kept.of_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
+    assert kept.defer_for_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
     assert side.evictions == [Eviction("10-p", "there", "why")]
     assert side.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
     assert told == [("10-p", "StopContainer", "gone")]

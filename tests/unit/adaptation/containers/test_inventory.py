@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Numbers
-from nri.adaptation.containers.inventory import KEPT_BYTES, Inventory, Presence
+from nri.adaptation.containers.inventory import MAX_DEFERRED_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 
@@ -112,14 +112,14 @@ def test_what_waits_for_a_creation_is_bounded() -> None:
     for number in range(100):
         update = m.ContainerUpdate(container_id="a")
         update.linux.resources.unified[f"k{number}"] = "x" * 10_000
-        presence = inventory.keep_update("10-p", update, "StopContainer", number)
+        presence = inventory.defer_update("10-p", update, "StopContainer", number)
         eviction = m.ContainerEviction(container_id="a", reason=f"{number} " + "x" * 10_000)
-        inventory.keep_eviction("10-p", eviction)
+        inventory.defer_eviction("10-p", eviction)
     assert presence is Presence.GONE
     inventory.created("a", make_pod(), b"")
-    kept = inventory.take_kept("a")
+    kept = inventory.take_deferred("a")
     assert kept is not None
-    assert kept.updates["10-p"][0].ByteSize() <= KEPT_BYTES
+    assert kept.updates["10-p"][0].ByteSize() <= MAX_DEFERRED_BYTES
     assert list(kept.evictions) == ["10-p"]
     assert kept.evictions["10-p"].startswith("99 xxx")
     assert len(kept.evictions["10-p"]) <= 1024
@@ -132,9 +132,9 @@ def test_of_what_waits_for_a_creation_a_plugins_later_answer_counts_whichever_co
     for number in (first, 3 - first):
         update = m.ContainerUpdate(container_id="a")
         update.linux.resources.cpu.shares.value = number
-        inventory.keep_update("10-p", update, "StopContainer", number)
+        inventory.defer_update("10-p", update, "StopContainer", number)
     inventory.created("a", make_pod(), b"")
-    kept = inventory.take_kept("a")
+    kept = inventory.take_deferred("a")
     assert kept is not None
     assert kept.updates["10-p"].update.linux.resources.cpu.shares.value == 2
 
@@ -147,30 +147,30 @@ def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_
     inventory = inventory_of("old")
     inventory.creating("a", "web")
     asked = {each: m.ContainerUpdate(container_id=each) for each in ("a", "old", "gone")}
-    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 1) is Presence.CREATING
-    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
+    assert inventory.defer_update("10-p", asked["a"], "StopContainer", 1) is Presence.CREATING
+    assert inventory.defer_eviction("10-p", eviction("a")) is Presence.CREATING
     assert inventory.created("a", make_pod(), b"", uncommitted=True), "something waits"
-    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATED, "it can be handed over"
-    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATED
+    assert inventory.defer_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATED, "it can be handed over"
+    assert inventory.defer_eviction("10-p", eviction("a")) is Presence.CREATED
     for each, presence in (("old", Presence.KNOWN), ("gone", Presence.GONE)):
-        assert inventory.keep_update("10-p", asked[each], "StopContainer", 3) is presence
-        assert inventory.keep_eviction("10-p", eviction(each)) is presence
+        assert inventory.defer_update("10-p", asked[each], "StopContainer", 3) is presence
+        assert inventory.defer_eviction("10-p", eviction(each)) is presence
 
 
 def test_a_container_for_which_something_waits_is_not_committed_before_that_is_handed_over() -> None:
     inventory = Inventory()
     for name in ("plain", "wanted", "unwanted"):
         inventory.creating(name, "web")
-    inventory.keep_update("10-p", m.ContainerUpdate(container_id="wanted"), "StopContainer", 1)
-    inventory.keep_eviction("10-p", eviction("unwanted"))
+    inventory.defer_update("10-p", m.ContainerUpdate(container_id="wanted"), "StopContainer", 1)
+    inventory.defer_eviction("10-p", eviction("unwanted"))
     for name, waits in (("plain", False), ("wanted", True), ("unwanted", True)):
         assert inventory.created(name, make_pod(), b"", uncommitted=True) is waits
         assert inventory.committed(name) is not waits
         assert inventory.known.is_creating(name) is waits
-    taken = inventory.take_kept("wanted")
+    taken = inventory.take_deferred("wanted")
     assert taken is not None and list(taken.updates) == ["10-p"]
     assert not inventory.committed("wanted"), "it is being handed over"
-    assert inventory.take_kept("wanted", again=True) is None
+    assert inventory.take_deferred("wanted", continued=True) is None
     assert inventory.committed("wanted")
     assert inventory.committed("never-heard-of")
 

@@ -57,7 +57,7 @@ def test_an_exception_may_be_the_reason() -> None:
 
 
 def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"does not ask for cpu\.quota, but for"):
+    with pytest.raises(ValueError, match=r"field cpu\.quota is not in the update of"):
         UpdateResult(update()).mark_unsupported("cpu.quota", "no")
 
 
@@ -117,11 +117,11 @@ def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime,
 
 
 @pytest.mark.parametrize(
-    ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str among others"), ("c1", "str among others")]
+    ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str in a list"), ("c1", "str in a list")]
 )
 def test_a_callback_that_returns_something_else_is_told_what_is_expected(returned, what: str) -> None:
     with pytest.raises(
-        TypeError, match=rf"the runtime's update callback returned {what}: None for all applied, or a list"
+        TypeError, match=rf"the runtime's update callback returned {what}: it must return None for all applied"
     ):
         results_of([update()], returned)
 
@@ -134,7 +134,7 @@ def test_a_result_takes_a_builder_and_is_of_its_message() -> None:
 
 @pytest.mark.parametrize(("given", "what"), [("c1", "str"), (nri.Adjustment(), "Adjustment"), (None, "NoneType")])
 def test_a_result_of_something_else_is_told_what_is_expected(given, what: str) -> None:
-    with pytest.raises(TypeError, match=rf"UpdateResult\(\) takes a ContainerUpdate or nri\.Update, not {what}"):
+    with pytest.raises(TypeError, match=rf"UpdateResult\(\) requires a ContainerUpdate or nri\.Update, not {what}"):
         UpdateResult(given)
 
 
@@ -145,7 +145,7 @@ def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_ta
     nri_runtime.add(Asks(), idx="10")
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="new", name="new"))
     wrong: list = [1]
-    with pytest.raises(TypeError, match=r"commit\(\) takes UpdateResults, .* not int"):
+    with pytest.raises(TypeError, match=r"commit\(\) requires UpdateResults .* not int"):
         reply.commit(wrong)
     reply.abort()
     assert nri_runtime.updates[-1].container_id == "other"

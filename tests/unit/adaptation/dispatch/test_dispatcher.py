@@ -331,7 +331,7 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         assert (seen[-1:], peer.state.value) == (["back"], "active")
 
 
-class Begun:
+class CreationAnswers:
     """A reporter that notes which events have passed the gate: those of which it is told that they begin."""
 
     def __init__(self) -> None:
@@ -345,7 +345,7 @@ class Begun:
 
 
 def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
-    pod, container, begun = make_pod(), make_container(), Begun()
+    pod, container, begun = make_pod(), make_container(), CreationAnswers()
     entered, go = threading.Event(), threading.Event()
 
     def hold(_: nri.Container) -> None:
@@ -358,7 +358,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads[0].start()
         assert entered.wait(10)
         gate = parts_of(runtime.adaptation).chain.gate
-        wait_for(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
+        wait_for(lambda: time.monotonic() > gate.paused_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
         def told(event: str, *given: Any) -> threading.Thread:
@@ -417,7 +417,7 @@ def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_wh
         joining.connect(adaptation)
         assert inside.wait(20)
         adaptation.run_pod_sandbox(make_pod())
-        assert "RunPodSandbox goes on while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
+        assert "RunPodSandbox continues while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
     finally:
         go.set()
         adaptation.stop()
@@ -466,7 +466,7 @@ def test_whose_answer_came_to_nothing_is_said_and_told_if_that_is_wanted(
         explained = runtime.adaptation.provenance.explain("c")  # type: ignore[union-attr]
     assert granting.heard == ([("removed", 3), ("updated", 3)] if told else [])
     assert observer.counted == [("10-granting", "CreateContainer"), ("10-granting", "UpdateContainer")]
-    assert 'what plugin 10-granting answered to UpdateContainer of container "c" came to nothing' in caplog.text
+    assert 'dropped the answer of plugin 10-granting to UpdateContainer of container "c"' in caplog.text
     assert explained is not None
     assert {(step.plugin, step.note.partition(":")[0]) for step in explained.steps} == {("10-granting", "not applied")}
 

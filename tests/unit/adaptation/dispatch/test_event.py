@@ -72,7 +72,7 @@ def test_a_shadows_answer_that_asks_for_nothing_is_not_reported(reply: Any, capl
 def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
     with (
         answering_creation(nri_runtime, Bytes()),
-        pytest.raises(PluginError, match="plugin 10-raw: its reply cannot be read"),
+        pytest.raises(PluginError, match="plugin 10-raw: its reply is invalid"),
     ):
         nri_runtime.create_container()
 
@@ -82,7 +82,7 @@ def test_a_shadows_reply_that_cannot_be_read_is_reported_as_its_failure(caplog: 
         with answering_creation(runtime, Bytes()):
             runtime.create_container()
     assert "shadow plugin 10-raw at CreateContainer" in caplog.text
-    assert "failed: its reply cannot be read" in caplog.text
+    assert "failed: its reply is invalid" in caplog.text
 
 
 def env(value: str) -> Any:

@@ -139,7 +139,7 @@ def test_a_policy_may_rebalance_a_thousand_containers_in_one_reply() -> None:
 
 def test_an_event_whose_answers_say_nothing_takes_any() -> None:
     event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
-    reply = b"\x0a\x00" * limits.MOST_BYTES
+    reply = b"\x0a\x00" * limits.MAX_BYTES
     with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
         (peer,) = parts_of(runtime.adaptation).chain.peers
         policy = peer.event_policies[BY_METHOD["create_container"].number]

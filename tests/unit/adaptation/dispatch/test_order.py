@@ -260,7 +260,7 @@ def test_a_required_plugin_that_is_absent_is_said_before_anybody_is_asked(node) 
 
 
 def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
-    with pytest.raises(LocalProtocolError, match="fan_out: CreateContainer: what a plugin answers concerns the next"):
+    with pytest.raises(LocalProtocolError, match="fan_out must not contain CreateContainer"):
         Adaptation(
             "r", "1", synchronize=lambda: ((), ()), update=lambda _: None, fan_out=EventMask.of("CreateContainer")
         )

@@ -261,7 +261,7 @@ def ask(
 
 @pytest.mark.pure
 def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
-    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict cannot be read"):
+    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict is invalid"):
         ask(b"\xff\xff", peers)
 
 
@@ -309,7 +309,7 @@ def test_validators_that_cannot_be_asked_because_no_thread_is_left_fail_the_crea
     nri_runtime.add(first, idx="10", name="one").add(second, idx="20", name="two")
     with no_threads(), pytest.raises(PluginError, match="validator plugin 10-one failed: can't start") as caught:
         nri_runtime.create_container()
-    assert "give the runtime more threads: TasksMax of its unit" in str(caught.value)
+    assert "allow the runtime more threads: TasksMax of its unit" in str(caught.value)
     assert (caught.value.plugin, first.requests, second.requests) == ("10-one", [], [])
     nri_runtime.create_container()
     assert [len(each.requests) for each in (first, second)] == [1, 1]

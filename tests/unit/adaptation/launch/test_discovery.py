@@ -85,7 +85,7 @@ def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
 
 def test_a_name_that_could_forge_a_line_of_a_log_is_reported(folder: Path) -> None:
     plugin(folder, "10-a\nWARNING all is well")
-    assert refused(folder) == ["its name has characters that do not print"]
+    assert refused(folder) == ["its name has unprintable characters"]
 
 
 def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
     ("make", "reason"),
     [
         (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
-        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
+        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be examined"),
         (
             lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
             "its folder can be written by group or others",
@@ -143,7 +143,7 @@ def test_webassembly_without_the_extra_is_skipped_with_what_to_install(tmp_path:
     wat.install(tmp_path, "20-b", b"\0asm\1\0\0\0")
     found, skipped = discover(str(tmp_path))
     assert found == []
-    reason = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
+    reason = "it is WebAssembly, which requires wasmtime: run pip install '.[wasm]' in a checkout of nri"
     assert skipped[0].reason == reason
 
 

@@ -95,7 +95,7 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
     assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_look")])
+@pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_check")])
 def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ) -> None:
@@ -121,7 +121,7 @@ def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
         )
         *before, _ = pids.read_text().split()
         assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor goes on"
-    assert "plugin 10-told: an error of the runtime ends its run" in caplog.text
+    assert "plugin 10-told: its run ended with an error of the runtime" in caplog.text
 
 
 def test_a_drop_in_that_its_group_may_write_is_reported_as_not_launched_until_it_is_put_right(

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.launch.discovery import Found
-from nri.adaptation.launch.last_words import LAST_LINES
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.stderr_tail import MAX_LINES
 
 
-def plugin(folder: Path, script: str) -> Found:
+def plugin(folder: Path, script: str) -> PluginFile:
     path = folder / "10-test"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return Found(str(path), "10", "test")
+    return PluginFile(str(path), "10", "test")
 
 
 def descriptors() -> int:
@@ -51,7 +51,7 @@ def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
     process.wait(lambda: 1.0)
     process.socket.close()
     assert process.status == "exit code 3"
-    assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - LAST_LINES, 101)]
+    assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - MAX_LINES, 101)]
 
 
 def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def absent_containers_left_out(rules: Rules) -> Any:
     asked = [update(target, **SHARES) for target in ("", "gone", "known", "coming")]
     error = fold(state, {"update": asked})
     reported = [(each.container_id, each.reason) for each in state.ignored]
-    kept = [each.container_id for _, each in state.side.kept]
+    kept = [each.container_id for _, each in state.side.deferred]
     return error, [each.container_id for each in state.reply().update], reported, kept
 
 
@@ -146,7 +146,7 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
         ("", ""),
     ),
     same_plugin_may_repeat: (('plugins "10-a" and "10-a" both tried to set Env A', []), ("", ["2"])),
-    literal_marks_refused: (("", 1), ("plugin 10-a: cannot remove RLIMIT_CORE: rlimits knows no removal", 0)),
+    literal_marks_refused: (("", 1), ("plugin 10-a: cannot remove RLIMIT_CORE: rlimits does not support removal", 0)),
     limits_replace: ([1, 2], [2]),
     args_reset_shows_original: (([], 'plugins "10-a" and "20-b" both tried to set Args '), (["original"], "")),
     rdt_removal_kept: ({"clos_id": {"value": "gold"}}, {"remove": True, "clos_id": {"value": "gold"}}),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.merge.limits import MOST_ENTRIES, count, most_for, too_much
+from nri.adaptation.merge.limits import MAX_ENTRIES, count, excess, max_entries_for
 from nri.api import messages as m
 from tests.support.growing import big
 
@@ -73,19 +73,19 @@ def test_counting_ends_at_the_limit() -> None:
 
 def test_what_is_too_much_is_told_in_words() -> None:
     reply = big.adjustment(big.rows()["args"], big.names("k", 20)).SerializeToString()
-    assert too_much(m.CreateContainerResponse, reply, 20) == ""
-    assert too_much(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
-    assert too_much(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are taken"
+    assert excess(m.CreateContainerResponse, reply, 20) == ""
+    assert excess(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
+    assert excess(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are taken"
 
 
 def test_a_node_with_many_containers_has_more() -> None:
-    assert most_for(0) == most_for(1000) == MOST_ENTRIES == 16_000
-    assert most_for(5000) == 80_000
+    assert max_entries_for(0) == max_entries_for(1000) == MAX_ENTRIES == 16_000
+    assert max_entries_for(5000) == 80_000
 
 
 def test_a_policy_that_sets_fourteen_fields_of_a_thousand_containers_passes() -> None:
     reply = m.UpdateContainerResponse(update=[everything(f"{n:064x}") for n in range(1000)]).SerializeToString()
-    assert too_much(m.UpdateContainerResponse, reply, MOST_ENTRIES, 2 << 20) == ""
+    assert excess(m.UpdateContainerResponse, reply, MAX_ENTRIES, 2 << 20) == ""
 
 
 def everything(container_id: str) -> m.ContainerUpdate:

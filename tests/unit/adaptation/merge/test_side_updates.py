@@ -90,7 +90,7 @@ def test_an_update_without_any_resource_changes_nothing() -> None:
 
 
 def test_a_container_that_is_not_there_is_left_out_with_the_reason() -> None:
-    made = side(known=known("here"))
+    made = side(containers=known("here"))
     take(made, "10-a", update("", **SHARES), update("gone", **SHARES), update("here", **SHARES))
     assert [each.container_id for each in made.updates()] == ["here"]
     assert [(each.container_id, each.reason) for each in made.ignored] == [
@@ -100,24 +100,24 @@ def test_a_container_that_is_not_there_is_left_out_with_the_reason() -> None:
 
 
 def test_the_requested_container_need_not_be_known() -> None:
-    made = side(known=known(), requested="ctr", resources=m.LinuxResources())
+    made = side(containers=known(), requested="ctr", resources=m.LinuxResources())
     take(made, "10-a", update("ctr", **SHARES))
     assert made.requested().linux.resources.cpu.shares.value == 5
 
 
 def test_an_update_of_a_container_that_another_event_creates_waits() -> None:
-    made = side(known=known(creating=("soon",)))
+    made = side(containers=known(creating=("soon",)))
     take(made, "10-a", update("soon", **SHARES))
     assert made.updates() == []
-    assert [(plugin, each.container_id) for plugin, each in made.kept] == [("10-a", "soon")]
+    assert [(plugin, each.container_id) for plugin, each in made.deferred] == [("10-a", "soon")]
 
 
 def test_evictions_are_kept_left_out_or_wait_as_updates_do() -> None:
-    made = side(known=known("here", creating=("soon",)), created="new")
+    made = side(containers=known("here", creating=("soon",)), created="new")
     evict = [m.ContainerEviction(container_id=name, reason="r") for name in ("here", "gone", "soon", "new", "")]
     made.evict(evict, "10-a")
     assert [each.container_id for each in made.evictions] == ["here", "new"]
-    assert [each.container_id for _, each in made.kept_evictions] == ["soon"]
+    assert [each.container_id for _, each in made.deferred_evictions] == ["soon"]
     assert [(each.container_id, each.field) for each in made.ignored] == [("gone", "evict"), ("", "evict")]
 
 

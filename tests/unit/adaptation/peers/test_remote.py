@@ -207,5 +207,5 @@ def test_the_state_of_the_runtime_is_handed_over(sides: Callable[..., Sides]) ->
         return reply.SerializeToString()
 
     made = sides(answer)
-    updates = made.peer.synchronize([POD], [CONTAINER], 10.0, each=True, most=0)
+    updates = made.peer.synchronize([POD], [CONTAINER], 10.0, timeout_per_part=True, max_entries=0)
     assert [each.container_id for each in updates] == [CONTAINER.id]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nri.adaptation.peers.synchronize import ENVELOPE, hand_over, parts
+from nri.adaptation.peers.synchronize import ENVELOPE_BYTES, hand_over, parts
 from nri.api import messages as m
 from nri.errors import NriError, RemoteProtocolError
 from nri.testing import make_container, make_pod
@@ -41,7 +41,7 @@ def test_what_does_not_fit_goes_out_in_parts_that_are_complete_and_in_order() ->
     assert [more for _, more in requests] == [True] * (len(requests) - 1) + [False]
     assert [pod for request, _ in requests for pod in request.pods] == pods
     assert [container for request, _ in requests for container in request.containers] == containers
-    assert all(request.ByteSize() <= MAX_DATA - ENVELOPE for request, _ in requests)
+    assert all(request.ByteSize() <= MAX_DATA - ENVELOPE_BYTES for request, _ in requests)
 
 
 def test_an_object_that_is_larger_than_a_part_is_a_part_of_its_own() -> None:
@@ -96,7 +96,7 @@ def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference
 
 
 def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize cannot be read"):
+    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize is invalid"):
         hand_over(lambda part, deadline, meanwhile: b"\xff\xff", [], [], 5.0)
 
 
@@ -149,10 +149,10 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
 
 def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
     asked = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
-    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=50)) == 50
+    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, max_entries=50)) == 50
     assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0)) == 50
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize has more than 49 entries"):
-        hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=49)
+        hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, max_entries=49)
 
 
 @pytest.mark.parametrize("each", [True, False])
@@ -171,6 +171,6 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
         return encoded
 
     containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
-    hand_over(call, [], containers, 5.0, each=each)
+    hand_over(call, [], containers, 5.0, timeout_per_part=each)
     assert len(deadlines) > 3
     assert len(set(deadlines)) == (len(deadlines) if each else 1)

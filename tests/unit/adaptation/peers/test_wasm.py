@@ -104,7 +104,7 @@ def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
 def test_a_reply_to_configure_that_is_none_is_its_error() -> None:
     functions = Functions()
     functions.answer = b"\xff"
-    with pytest.raises(RemoteProtocolError, match="its reply cannot be read"):
+    with pytest.raises(RemoteProtocolError, match="its reply is invalid"):
         peer(functions).command("Configure", b"", 0.0)
 
 
@@ -112,19 +112,20 @@ def test_the_state_is_one_message_whatever_its_size() -> None:
     functions = Functions()
     functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c7")]).SerializeToString()
     containers = [m.Container(id=f"c{number}", args=["x" * 100_000]) for number in range(60)]
-    updates = peer(functions).synchronize([m.PodSandbox(id="p")], containers, 1.0, each=True, most=10)
+    pods = [m.PodSandbox(id="p")]
+    updates = peer(functions).synchronize(pods, containers, 1.0, timeout_per_part=True, max_entries=10)
     assert [update.container_id for update in updates] == ["c7"]
     ((_, payload, _),) = functions.calls
     assert len(m.SynchronizeRequest.FromString(payload).containers) == 60
     functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c")] * 100).SerializeToString()
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize"):
-        peer(functions).synchronize([], [], 1.0, each=True, most=10)
+        peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10)
 
 
 def test_what_it_has_no_function_for_is_done() -> None:
     functions = Functions(frozenset())
     assert peer(functions).command("Shutdown", b"", 0.0) == b""
-    assert peer(functions).synchronize([], [], 1.0, each=True, most=10) == []
+    assert peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10) == []
     assert functions.calls == []
 
 

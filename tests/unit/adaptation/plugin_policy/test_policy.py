@@ -196,13 +196,13 @@ def test_a_file_that_is_broken_from_the_start_is_an_error(path):
 
 def test_a_file_that_somebody_has_named_and_that_is_not_there_is_told(path, caplog, monkeypatch):
     policies = watching(path)
-    assert caplog.messages == [f"the policy file {path} does not exist: no policy is in force until it does"]
+    assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"]
     write(path, '["10-a"]\nrequired = true')
     policies.refresh()
     path.unlink()
     for _ in range(3):
         policies.refresh()
-    assert caplog.messages == [f"the policy file {path} does not exist: no policy is in force until it does"] * 2
+    assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"] * 2
     monkeypatch.setattr("nri.adaptation.plugin_policy.policy.DEFAULT_PATH", str(path))
     watching(path)
     assert len(caplog.messages) == 2

@@ -41,7 +41,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         assert raw.ended()
         raw.close()
     assert (
-        "the runtime could not list its pods and containers: OSError: state file is gone"
+        "the runtime failed to list its pods and containers: OSError: state file is gone"
         in nri_runtime.health("10-raw").last_error
     )
     assert parts_of(nri_runtime.adaptation).trail.inventory.news == []
@@ -53,9 +53,9 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
     ("state", "what"),
     [
         (None, "NoneType"),
-        ([], "0 things"),
+        ([], "0 values"),
         ({}, "dict"),
-        (([], 5), "int among them"),
+        (([], 5), "int for a list"),
         (([make_pod()], ["c1"]), "str for a Container"),
         (([make_container()], []), "Container for a PodSandbox"),
         (({"p": make_pod()}, {}), "str for a PodSandbox"),
@@ -68,7 +68,7 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
         patch.setattr(parts_of(nri_runtime.adaptation).handshake.admission, "snapshot", lambda: state)
         with pytest.raises(LocalProtocolError) as caught:
             nri_runtime.add(Quiet())
-    wanted = f"the runtime's synchronize callback returned {what}: (pods, containers) is expected"
+    wanted = f"the runtime's synchronize callback returned {what}: it must return (pods, containers)"
     assert wanted in str(caught.value)
     (told,) = [record for record in caplog.records if wanted in record.getMessage()]
     assert not told.exc_info, "a traceback of our own code tells the runtime's author nothing"
@@ -193,14 +193,14 @@ class Greedy(Quiet):
 def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
-        apply = parts_of(adaptation).handshake.updates.in_synchronize
+        apply = parts_of(adaptation).handshake.updates.apply_synchronize
 
         def held_up(*arguments: Any) -> None:
             at_it.set()
             assert go_on.wait(20)
             apply(*arguments)
 
-        parts_of(adaptation).handshake.updates.in_synchronize = held_up  # type: ignore[method-assign]
+        parts_of(adaptation).handshake.updates.apply_synchronize = held_up  # type: ignore[method-assign]
         runtime.add(Greedy(), wait=False)
         assert at_it.wait(20)
         assert adaptation.ready(["10-greedy"])
@@ -217,14 +217,14 @@ def test_what_a_plugin_answers_to_synchronize_has_its_place_among_the_answers_of
     with FakeRuntime(pods=[make_pod(id="p")], containers=[there]) as runtime:
         runtime.add(Allocator(), "20")
         runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
-        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
+        apply = parts_of(runtime.adaptation).handshake.updates.apply_synchronize
 
         def overtaken(*arguments: Any) -> None:
             if later:
                 runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
             apply(*arguments)
 
-        parts_of(runtime.adaptation).handshake.updates.in_synchronize = overtaken  # type: ignore[method-assign]
+        parts_of(runtime.adaptation).handshake.updates.apply_synchronize = overtaken  # type: ignore[method-assign]
         runtime.add(Greedy())
         assert there.linux.resources.cpu.shares.value == (700 if later else 512)
 
@@ -240,11 +240,11 @@ class Allocator(Quiet):
 
 def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
-        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
+        apply = parts_of(runtime.adaptation).handshake.updates.apply_synchronize
 
         def slow(*arguments: Any) -> None:
             time.sleep(0.1)
             apply(*arguments)
 
-        parts_of(runtime.adaptation).handshake.updates.in_synchronize = slow  # type: ignore[method-assign]
+        parts_of(runtime.adaptation).handshake.updates.apply_synchronize = slow  # type: ignore[method-assign]
         assert [each.cpu_shares for each in runtime.add(Greedy()).updates] == [512]

@@ -24,7 +24,7 @@ def test_updates_need_registration(mode: Mode) -> None:
         raw = RawPlugin(runtime)
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update])))
         if mode == "default":
-            raw.wait_for(b"only taken from plugins that are registered")
+            raw.wait_for(b"only accepted from plugins that are registered")
             assert runtime.updates == []
         else:
             wait_for(lambda: runtime.updates, "the update was taken")

@@ -73,7 +73,7 @@ def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
         patch.setattr(threading.Thread, "start", no_more)
         raw.sock.sendall(register())
         assert raw.ended()
-    assert nri_runtime.health("10-raw").last_error == "the runtime has no thread left to configure it"
+    assert nri_runtime.health("10-raw").last_error == "the runtime cannot start a thread to configure it"
     raw.close()
     RawPlugin(nri_runtime).join().close()
 
@@ -160,7 +160,7 @@ def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: F
 
 
 def test_of_plugins_that_are_gone_the_one_that_went_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 2)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 2)
     with FakeRuntime() as runtime:
         for name in ("a", "b", "a", "c"):
             runtime.add(Quiet(), name=name).disconnect(f"10-{name}")
@@ -193,7 +193,7 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
 
 
 def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         for number in range(6):
             runtime.add(Quiet(), name=f"q{number}").disconnect(f"10-q{number}")

@@ -239,7 +239,7 @@ def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]
     wait_for(lambda: gate.waiting, "the next joiner waits")
     assert enter(gate, patience_s=0.0), "an event need not wait: it is not the joiner's time yet"
     gate.leave()
-    assert 10.0 < gate.rest_until - time.monotonic() - later[0] <= 21.0
+    assert 10.0 < gate.paused_until - time.monotonic() - later[0] <= 21.0
     later[0] += 21.0
     assert joined.wait(5)
     gate.joined()
@@ -257,7 +257,7 @@ def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(threading, "Condition", Noted)
         gate = SyncGate()
-    gate.rest(0.05)
+    gate.pause_joiners(0.05)
 
     def slow_look() -> bool:
         time.sleep(0.1)  # the rest is over when the joiner begins to wait

@@ -118,14 +118,14 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
 def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsolicited, "QUEUE", 3)
+    monkeypatch.setattr(unsolicited, "MAX_QUEUED", 3)
     go = threading.Event()
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     monkeypatch.setattr(updates, "unsolicited", lambda *_: go.wait(10) and [])
     raw = RawPlugin(nri_runtime).join()
     for number in range(6):
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
-    raw.wait_for(b"updates of plugin 10-raw are waiting already")
+    raw.wait_for(b"plugin 10-raw has 3 waiting updates already")
     go.set()
     raw.close()
 
@@ -164,8 +164,8 @@ def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
     nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch, method: str, asked: Any, times: int
 ) -> None:
     """More of them than there are workers, each with more answers than its socket holds, and none of them reads."""
-    monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "most", lambda: 200)
-    silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.WORKERS + 2)]
+    monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "max_entries", lambda: 200)
+    silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.MAX_WORKERS + 2)]
     for raw in silent:
         raw.sock.settimeout(0.2)
         for number in range(times):

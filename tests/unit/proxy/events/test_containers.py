@@ -118,7 +118,7 @@ def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Pr
     assert known is not None
     told = known.explain(known.containers()[0].id)
     assert told is not None and told.refused is not None, "nri why explains it"
-    assert told.refused[1].startswith("the runtime failed after its plugins had answered: ") and text in told.refused[1]
+    assert told.refused[1].startswith("the runtime failed after the plugins' answers: ") and text in told.refused[1]
 
 
 def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(

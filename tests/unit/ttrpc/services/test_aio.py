@@ -24,7 +24,7 @@ from nri.errors import (
 from nri.ttrpc import AsyncClient, AsyncClientStream, Code, Method, Server, ServerStream, Service
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.services.aio import AsyncConnection
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_BYTES, MAX_INBOX_MESSAGES
 from tests.support.stream_servers import methods, run
 from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
 from tests.support.waiting import PATIENCE_S
@@ -41,12 +41,12 @@ def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memo
     async def work(client: AsyncClient) -> None:
         stream = client.stream("s", "Fast", streaming="server")
         async with asyncio.timeout(20):
-            while len(stream.messages) < ROOM_MESSAGES and stream.size_bytes < ROOM_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
+            while len(stream.messages) < MAX_INBOX_MESSAGES and stream.size_bytes < MAX_INBOX_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         held = len(stream.messages)
-        assert held <= ROOM_MESSAGES + 65536 // size + 1
-        assert stream.size_bytes <= ROOM_BYTES + 65536 + size
+        assert held <= MAX_INBOX_MESSAGES + 65536 // size + 1
+        assert stream.size_bytes <= MAX_INBOX_BYTES + 65536 + size
         assert [len(message) async for message in stream] == [size] * count
         async with client.stream("s", "Fast", streaming="server") as given_up:
             await asyncio.sleep(0.1)
@@ -440,5 +440,5 @@ def test_the_other_names_do_not_load_asyncio() -> None:
 
 
 def test_a_client_of_a_path_says_how_to_connect_to_it(path: str) -> None:
-    with pytest.raises(TypeError, match=r"takes a connection, not a path: write await AsyncClient.connect\(path\)"):
+    with pytest.raises(TypeError, match=r"requires a connection, not a path: write await AsyncClient.connect\(path\)"):
         AsyncClient(path)  # type: ignore[arg-type]

@@ -290,7 +290,7 @@ def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
     with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             assert stream.result() == b"done"
-            with pytest.raises(LocalProtocolError, match="s/M: there is no reply, or it was received already"):
+            with pytest.raises(LocalProtocolError, match="s/M: no reply, or it was received already"):
                 stream.result()
 
 

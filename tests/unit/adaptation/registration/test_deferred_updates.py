@@ -16,8 +16,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.adaptation.audit import reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.inventory import Inventory, Presence
-from nri.adaptation.registration import kept_updates
-from nri.adaptation.registration.kept_updates import KeptUpdates
+from nri.adaptation.registration import deferred_updates
+from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.api import messages as m
 from nri.errors import PluginError
 from nri.metrics import Observer
@@ -118,7 +118,7 @@ class Node:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is handed over just because the machine was slow; tests of that say when."""
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 60.0)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 60.0)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node)
 
 
 def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
@@ -287,13 +287,13 @@ def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_rep
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     node.handlers.create["b"] = lambda: shares("a", 7)
-    create = inventory.keep_update
+    create = inventory.defer_update
 
     def created_first(*arguments: Any) -> Any:
         inventory.created("a", POD, b"")
         return create(*arguments)
 
-    inventory.keep_update = created_first  # type: ignore[method-assign]
+    inventory.defer_update = created_first  # type: ignore[method-assign]
     assert [each.container_id for each in node.create("b").updates] == ["a"]
 
 
@@ -335,7 +335,7 @@ def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
             clock[0] = moment
             node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert node.observer.left_out == [("10-p", "UpdateContainer")] * 4
-    line = "plugin 10-p asked in UpdateContainer for an update of a container without an id: left out"
+    line = "plugin 10-p requested in UpdateContainer an update of a container without an id: ignored"
     assert [record.getMessage() for record in caplog.records] == [
         line,
         f"{line}, and 2 like it in the last minute",
@@ -399,11 +399,11 @@ def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -
 
     parts.trail.update = fails_at_eight
     inventory.creating("a", "web")
-    inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 1)
-    inventory.keep_update("20-q", shares("a", 9), "CreateContainer", 2)
-    inventory.keep_eviction("20-q", m.ContainerEviction(container_id="a"))
+    inventory.defer_update("10-p", shares("a", 8), "CreateContainer", 1)
+    inventory.defer_update("20-q", shares("a", 9), "CreateContainer", 2)
+    inventory.defer_eviction("20-q", m.ContainerEviction(container_id="a"))
     inventory.created("a", POD, b"")
-    parts.kept_updates.hand_over("a")
+    parts.deferred_updates.hand_over("a")
     assert (node.told, node.evicted) == ([("a", 9)], ["a"])
 
 
@@ -420,17 +420,17 @@ def test_a_commit_hands_over_all_that_waited_for_it_whatever_the_runtime_fails_a
     node.failing.add("a")
     reply.commit()
     assert (node.told, node.evicted) == ([("c", 5), ("b", 5)], ["c"])
-    assert "the runtime failed to apply the updates that waited for container b" in caplog.text
+    assert "the runtime failed to apply deferred updates of container b" in caplog.text
     assert "no cgroup of {'a'}" in caplog.text
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
-    assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
-    assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
+    assert inventory.defer_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
+    assert inventory.defer_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
     inventory.created("a", POD, b"")
-    parts_of(node.adaptation).kept_updates.hand_over("a")
+    parts_of(node.adaptation).deferred_updates.hand_over("a")
     assert node.told == [("a", 8)]
 
 
@@ -441,15 +441,15 @@ def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_b
     node.handlers.create["b"] = lambda: shares("a", 7)
     node.create("b")
     inventory.created("a", POD, b"")
-    parts_of(node.adaptation).kept_updates.hand_over("a")
+    parts_of(node.adaptation).deferred_updates.hand_over("a")
     assert node.told == [("a", 7)]
 
 
 def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
+    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).deferred_updates
     apply, failing = parts_of(node.adaptation).trail.update, ["a"]
 
     def broken(updates: list[m.ContainerUpdate]) -> None:
@@ -465,18 +465,18 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
         kept.add(name)
         kept.add(name)  # a second word changes nothing
     wait_for(lambda: node.told == [("b", 5)], "the other one was served")
-    assert "the runtime failed to apply the updates that waited for container a" in caplog.text
+    assert "the runtime failed to apply deferred updates of container a" in caplog.text
 
 
 def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
-    parts_of(node.adaptation).kept_updates.hasten("unknown")
-    assert parts_of(node.adaptation).kept_updates.waiting == {}
+    parts_of(node.adaptation).deferred_updates.hasten("unknown")
+    assert parts_of(node.adaptation).deferred_updates.waiting == {}
 
 
 def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = parts_of(node.adaptation).kept_updates
+    kept = parts_of(node.adaptation).deferred_updates
     kept.add("a")
     worker = kept.worker
     assert worker is not None
@@ -490,9 +490,9 @@ def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_m
 def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "IDLE_S", 0.01)
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
+    monkeypatch.setattr(deferred_updates, "IDLE_S", 0.01)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
+    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).deferred_updates
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
@@ -503,11 +503,11 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
 
 
 @pytest.fixture
-def parts() -> Iterator[tuple[Inventory, list[str], KeptUpdates]]:
+def parts() -> Iterator[tuple[Inventory, list[str], DeferredUpdates]]:
     """An inventory with one container that is not committed, what is handed over, and who does it."""
     told: list[str] = []
     trail = AuditTrail(lambda updates: told.extend(each.container_id for each in updates), None)
-    kept = KeptUpdates(trail, None)
+    kept = DeferredUpdates(trail, None)
     trail.inventory.creating("a", "web")
     trail.inventory.created("a", POD, b"", uncommitted=True)
     yield trail.inventory, told, kept
@@ -515,35 +515,35 @@ def parts() -> Iterator[tuple[Inventory, list[str], KeptUpdates]]:
 
 
 def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any_further_word(
-    parts: tuple[Inventory, list[str], KeptUpdates], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[Inventory, list[str], DeferredUpdates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.01)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.01)
     _, told, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    kept.defer_update("10-p", shares("a"), "UpdateContainers", 0)
     wait_for(lambda: told == ["a"], "it is handed over")
 
 
-def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     _, _, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    kept.defer_update("10-p", shares("a"), "UpdateContainers", 0)
     first = kept.waiting["a"]
-    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    kept.defer_update("10-p", shares("a", 6), "UpdateContainers", 0)
     assert kept.waiting == {"a": first}
 
 
-def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     inventory, told, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    assert inventory.take_kept("a") is not None, "this thread is at it"
-    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    kept.defer_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert inventory.take_deferred("a") is not None, "this thread is at it"
+    kept.defer_update("10-p", shares("a", 6), "UpdateContainers", 0)
     kept.hand_over("a")
     assert told == [], "it would overtake the first one"
 
 
-def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     _, told, kept = parts
     kept.runtime_commits = True
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    kept.defer_update("10-p", shares("a"), "UpdateContainers", 0)
     assert kept.waiting["a"] > monotonic() + 100 and told == []
     kept.hand_over("a")
     assert told == ["a"] and kept.waiting == {}

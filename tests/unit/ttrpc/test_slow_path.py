@@ -15,8 +15,8 @@ from nri.mux import Trunk
 from nri.ttrpc import Endpoint, Request
 from nri.ttrpc.endpoint import LATER
 from nri.ttrpc.interceptors import Interceptor
+from nri.ttrpc.slow_path import abandon
 from nri.ttrpc.waiters import Waiter
-from nri.ttrpc.waiting import abandon
 from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
 
 
