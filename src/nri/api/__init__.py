@@ -1,4 +1,4 @@
 """The vocabulary of NRI: generated messages and pure functions on them; no input or output.
 
-This module imports nothing, so that a plugin pays only for the parts it uses.
+This module imports nothing, so that a plugin imports only the parts that it uses.
 """

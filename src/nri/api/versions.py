@@ -1,8 +1,6 @@
-"""Semantic versions, and the NRI version that a runtime speaks.
+"""Semantic versions, and the NRI versions of runtimes that do not send theirs (before 0.12).
 
-One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not send it (before 0.12).
-Rules: parsing never raises; a text that is no version is None and sorts before every version. The table is taken from
-the runtimes' own go.mod files, release by release.
+The table follows the runtimes' go.mod files, release by release.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    #: Numbers, then pre-release: (1,) for none, which sorts last, else (0, its parts).
+    #: Numbers, then pre-release: (1,) without one, which sorts last, else (0, its parts).
     Version = tuple[tuple[int, int, int], tuple[object, ...]]
 
 __all__ = ["infer_nri_version", "parse_version", "version_at_least"]
@@ -48,11 +46,11 @@ RUNTIMES: Final = {
 
 
 def parse_version(text: str) -> Version | None:
-    """A value that compares as semantic versions do, or None when the text is none. The `v` in front may be missing.
+    """Parse a version to a value that sorts by the rules of semantic versions; None for any other text.
 
-    Lenient, for what distributions make of versions: a missing minor or patch number is 0, Debian's `1.7.24~ds1` is
-    1.7.24 and its `2.0.0~rc1` is a pre-release. A suffix of `git describe` (`-12-gdeadbeef`, `-12-gdeadbeef.m`) is cut
-    off, because it means a later commit, where semantic versions would read an earlier pre-release.
+    Accepts versions of distributions: the leading `v`, minor and patch number may be missing, Debian's `1.7.24~ds1` is
+    1.7.24 and its `2.0.0~rc1` is a pre-release. A suffix of `git describe` (`-12-gdeadbeef`, `-12-gdeadbeef.m`) is
+    removed: it means a later commit, and would be read as an earlier pre-release.
     """
     core = _without_git(text.strip().removeprefix("v").partition("+")[0])
     upstream, tilde, repack = core.partition("~")
@@ -64,24 +62,24 @@ def parse_version(text: str) -> Version | None:
     if len(parts) > 3 or not all(map(_is_number, parts)) or not all(identifiers):
         return None
     major, minor, patch = map(int, [*parts, "0", "0"][:3])
-    # By the rules of semantic versions numbers sort before words, and a longer list after its own beginning.
+    # In semantic versions numbers sort before words, and a longer list after its own prefix.
     order = tuple((0, int(word), "") if _is_number(word) else (1, 0, word) for word in identifiers)
     return (major, minor, patch), ((0, order) if dash else (1,))
 
 
 def version_at_least(version: str, first: str) -> bool:
-    """Whether `version` is `first` or later. A text that is no version is not."""
-    mine, other = parse_version(version), parse_version(first)
-    return mine is not None and other is not None and mine >= other
+    """Whether `version` is `first` or later. False for texts that are not versions."""
+    present, other = parse_version(version), parse_version(first)
+    return present is not None and other is not None and present >= other
 
 
 def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str = "") -> str:
-    """The NRI version of a runtime: what it tells itself, else that of its release, else "" when that is not known.
+    """The NRI version of a runtime: the one that it sent, else that of its release, else "" if unknown.
 
     Args:
-        runtime_name: as the runtime calls itself, `containerd` or `cri-o`.
+        runtime_name: the runtime's own name, `containerd` or `cri-o`.
         runtime_version: its version, with or without `v`.
-        nri_version: what it sent as its NRI version; runtimes before 0.12 send nothing.
+        nri_version: the version that it sent; runtimes before 0.12 send nothing.
     """
     if nri_version not in UNKNOWN:
         return nri_version
@@ -92,12 +90,12 @@ def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str 
 
 
 def _is_number(text: str) -> bool:
-    # Longer numbers are no versions, and Python refuses to read the really long ones.
+    # Longer numbers are not versions, and Python refuses to read very long ones.
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _without_git(text: str) -> str:
-    """Cut off `-N-gSHA` or `-N-gSHA.m`."""
+    """Remove a suffix `-N-gSHA` or `-N-gSHA.m`."""
     head, _, commit = text.rpartition("-")
     base, dash, count = head.rpartition("-")
     sha = commit.removesuffix(".m")

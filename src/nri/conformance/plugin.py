@@ -21,7 +21,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.launch import PluginFile, StderrTail, Process
+from nri.adaptation.launch import PluginFile, Process, StderrTail
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S

@@ -288,7 +288,7 @@ class Endpoint:
             if watch.resting and now - watch.used < watch.close_s:  # the next call may follow as quickly
                 watch.used = now
             elif link.closed is None:
-                watch.rest(now)
+                watch.release(now)
 
     def abandon(self, sent: Sent) -> None:
         """Drop the reply to a request of `begin`, when it comes."""

@@ -89,7 +89,7 @@ class Link:
         if self.waiters:
             self.hand_over()
         if watch is not None and self.closed is None:
-            watch.rest(monotonic())
+            watch.release(monotonic())
 
     def hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""

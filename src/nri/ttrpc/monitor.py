@@ -3,11 +3,11 @@
 A caller reads its own response (`nri.ttrpc.endpoint`), so a connection is watched only while no thread reads it. One
 thread waits in epoll for all of those: a thousand connections cost one thread.
 
-**Watching.** A caller that will read its response calls `busy` before it writes its request, and `rest` once it has the
-response: one cheap system call each removes the connection from epoll and puts it back, and the response does not wake
-this thread. A watch is one-shot: after an event, the connection is not watched again until a thread has read it. One
-rule is enough: a thread that gives up the role of the reader lets the connection be watched again. A surplus watch does
-no harm, because `poll` yields to a thread that reads.
+**Watching.** A caller that will read its response calls `busy` before it writes its request, and `release` once it has
+the response: one cheap system call each removes the connection from epoll and puts it back, and the response does not
+wake this thread. A watch is one-shot: after an event, the connection is not watched again until a thread has read it.
+One rule is enough: a thread that gives up the role of the reader lets the connection be watched again. A surplus watch
+does no harm, because `poll` yields to a thread that reads.
 
 **Calls in quick succession** save these two system calls as well. A connection whose last two calls ended within
 `CLOSE_S` of each other rests: it is left unwatched to the next caller, and this thread checks now and then whether one
@@ -77,7 +77,7 @@ class IdleWatcher:
         self.armed = True
         self._monitor.modify(self._link, _WATCH)
 
-    def rest(self, now: float) -> None:
+    def release(self, now: float) -> None:
         """Watch after a caller's read; or rest, if calls are in quick succession."""
         close = now - self.used < self.close_s
         self.used = now
@@ -86,7 +86,7 @@ class IdleWatcher:
             self._monitor.modify(self._link, _WATCH)
         elif not self.resting:
             self.resting = True
-            self._monitor.rest(self)
+            self._monitor.add_resting(self)
 
     def settled(self, now: float) -> bool:
         """End the rest if no caller came, and watch; returns whether it is over, also by the connection's end."""
@@ -142,7 +142,7 @@ class Monitor:
         except (OSError, ValueError):
             pass  # removed or closed in the meantime: nothing to watch
 
-    def rest(self, watch: IdleWatcher) -> None:
+    def add_resting(self, watch: IdleWatcher) -> None:
         """Check now and then whether a connection is still in use. For its `IdleWatcher`."""
         with self._lock:
             if self._stopping:

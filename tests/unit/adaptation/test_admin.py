@@ -94,7 +94,8 @@ def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenan
 def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than_the_history(path, provenance):
     record(provenance, "1f2e3d4c")
     provenance.forget("1f2e3d4c")
-    reasons = {"9": 'container "9" not found: no container since', "1f2e": 'no history of container "1f2e": it was removed',
+    reasons = {"9": 'container "9" not found: no container since',
+               "1f2e": 'no history of container "1f2e": it was removed',
                "7c0f": "only the busiest containers since the start of the runtime, 20"}  # fmt: skip
     for wanted, words in reasons.items():
         error = refusal(path, "Why", {"container": wanted})

@@ -176,7 +176,7 @@ class Noted:
     def modify(self, _: object, events: int) -> None:
         self.asked.append(events)
 
-    def rest(self, watch: object) -> None:
+    def add_resting(self, watch: object) -> None:
         self.asked.append("rest")
 
 
@@ -187,9 +187,9 @@ def test_a_watcher_asks_for_a_change_only_once(pairs) -> None:
     watch.busy()
     watch.busy()
     assert len(noted.asked) == 1
-    watch.rest(100.0)
-    watch.rest(100.0)
-    watch.rest(100.0)
+    watch.release(100.0)
+    watch.release(100.0)
+    watch.release(100.0)
     assert noted.asked[2:] == ["rest"], "calls that follow each other closely rest, once"
     assert not watch.settled(100.0)
     assert watch.resting, "a caller came just now"
@@ -203,7 +203,7 @@ def test_a_monitor_that_was_stopped_watches_nothing_more_and_lets_nothing_rest(p
     monitor.add(pair.near)
     assert pair.near.link.watch is None
     watch = IdleWatcher(monitor, pair.near.link)
-    monitor.rest(watch)
+    monitor.add_resting(watch)
     monitor.modify(pair.near.link, 0)
     assert pair.call(b"x") == b"x"
 

@@ -151,9 +151,9 @@ class AuditTrail:
         """
         failed: list[m.ContainerUpdate] = []
         containers = dict.fromkeys(update.container_id for update in updates)
-        restorations = [found for each in containers if (found := self.inventory.take_back(each, by)) is not None]
+        restorations = [old for id_ in containers if (old := self.inventory.take_back(id_, by)) is not None]
         self._record_undo(event, restorations)
-        restorations = [each for each in restorations if each.restored or each.unset]
+        restorations = [old for old in restorations if old.restored or old.unset]
         while restorations:
             if restore is not None:
                 restore(restorations)
@@ -161,7 +161,7 @@ class AuditTrail:
                 restoring_updates = as_updates(restorations)
                 failed += results_of(restoring_updates, self.update(restoring_updates))[0]
             restorations = [
-                restoration for each in restorations if (restoration := self.inventory.follow_up(each)) is not None
+                restoration for old in restorations if (restoration := self.inventory.follow_up(old)) is not None
             ]
         return failed
 

@@ -34,7 +34,7 @@ MISTAKES = {
     "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
     "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
     "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
-    "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: applies only to plugins without a table"),
+    "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: applies only to plugins without"),
     "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is not a user id"),
     "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
     "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', "policy.toml:2: DEFAULTS: not the name"),

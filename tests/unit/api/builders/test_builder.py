@@ -54,7 +54,7 @@ def test_a_builder_on_a_message_changes_that_message() -> None:
     message = m.ContainerUpdate(container_id="c")
     Update.of(message).set_cpu_shares(5)
     assert message.linux.resources.cpu.shares.value == 5
-    with pytest.raises(TypeError, match=r"Adjustment.of\(\) takes a ContainerAdjustment"):
+    with pytest.raises(TypeError, match=r"Adjustment.of\(\) requires a ContainerAdjustment"):
         Adjustment.of(message)
 
 
@@ -89,10 +89,10 @@ def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(made: Any, name
 @pytest.mark.parametrize(
     ("made", "name", "told"),
     [
-        (Adjustment(), "resources", "Adjustment.resources only shows what is set: write with set_memory_limit()"),
-        (Adjustment(), "hooks", "Adjustment.hooks only shows what is set: write with add_hook()"),
-        (Update("a"), "container_id", "Update.container_id only shows what is set: write with set_container_id()"),
-        (Update("a"), "resources", "Update.resources only shows what is set: write with set_memory_limit()"),
+        (Adjustment(), "resources", "Adjustment.resources is read-only: write with set_memory_limit()"),
+        (Adjustment(), "hooks", "Adjustment.hooks is read-only: write with add_hook()"),
+        (Update("a"), "container_id", "Update.container_id is read-only: write with set_container_id()"),
+        (Update("a"), "resources", "Update.resources is read-only: write with set_memory_limit()"),
     ],
 )
 def test_an_assignment_is_an_error_that_names_the_setter(made: Any, name: str, told: str) -> None:

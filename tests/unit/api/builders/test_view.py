@@ -123,7 +123,7 @@ def test_what_a_reader_of_several_values_gives_refuses_a_write_with_the_setters_
         mapping = isinstance(values, dict)
         writes = ["__setitem__", "__delitem__", "__ior__" if mapping else "__iadd__", "clear", "pop"]
         for write in (*writes, *(("update", "setdefault", "popitem") if mapping else ("append", "extend", "insert"))):
-            with pytest.raises(TypeError, match=rf"^{reader} only shows what is set: write with {setter}\(\)$"):
+            with pytest.raises(TypeError, match=rf"^{reader} is read-only: write with {setter}\(\)$"):
                 getattr(values, write)("x", "y")
         assert getattr(Adjustment, setter)
 
@@ -139,10 +139,10 @@ def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
 
 
 def test_a_reader_itself_refuses_to_be_set() -> None:
-    with pytest.raises(AttributeError, match=r"memory_limit only shows what is set: write with set_memory_limit\(\)"):
+    with pytest.raises(AttributeError, match=r"memory_limit is read-only: write with set_memory_limit\(\)"):
         Adjustment().memory_limit = 5
     for reader, setter in SEVERAL.items():
-        with pytest.raises(AttributeError, match=rf"^Adjustment\.{reader} only shows .*: write with {setter}\(\)$"):
+        with pytest.raises(AttributeError, match=rf"^Adjustment\.{reader} is read-only: write with {setter}\(\)$"):
             setattr(Adjustment(), reader, {})
 
 

@@ -60,7 +60,7 @@ def test_an_annotation_for_the_whole_pod_has_no_effect_and_the_log_says_what_has
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
+        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ followed by one of AS, CORE, "),
         ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
         ("[{type: cpu, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1; write a hard limit"),
         (

@@ -121,7 +121,7 @@ def test_a_method_that_returns_the_wrong_type_is_internal(path) -> None:
 def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
     with pytest.raises(LocalProtocolError, match=r"must be a list, not the service test\.Pods: write \[service\]"):
         Server(path, RENAME)  # type: ignore[arg-type]
-    with pytest.raises(LocalProtocolError, match=r"nri\.ttrpc\.Service objects are served, not str"):
+    with pytest.raises(LocalProtocolError, match=r"a service must be a nri\.ttrpc\.Service, not str"):
         Server(path, ["test.Pods"])  # type: ignore[list-item]
     with pytest.raises(
         LocalProtocolError, match=r"method Raw of test\.Pods must be a Method, not function: write {\"Raw\": nri"
