@@ -277,9 +277,7 @@ def test_unknown_events_masked(mode: str, caplog: pytest.LogCaptureFixture) -> N
         else:
             raw.join()
             assert runtime.health("10-raw").events == "RunPodSandbox"
-            assert (
-                "subscribes to unknown events (0x4000), which are ignored" in caplog.text
-            )
+            assert "subscribes to unknown events (0x4000), which are ignored" in caplog.text
         raw.close()
 
 

@@ -182,8 +182,8 @@ def check_same_order(one: list[str], other: list[str]) -> None:
     passing = [[event for event in order if not re.match("stop|Stop", event)] for order in (first, second)]
     assert passing[0] == passing[1], "orders differ"
     for container in {event.split()[1] for event in both}:
-        own = [[event for event in order if event.split()[1] == container] for order in (first, second)]
-        assert own[0] == own[1], f"orders of {container} differ"
+        own_entry = [[event for event in order if event.split()[1] == container] for order in (first, second)]
+        assert own_entry[0] == own_entry[1], f"orders of {container} differ"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -374,7 +374,7 @@ def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
 @settings(deadline=None)
 @given(troubles)
 def test_whatever_goes_wrong_every_event_ends_and_healthy_plugins_still_answer(trouble: Trouble) -> None:
-    plugins = [Troubled(*each) for each in trouble.plugins]
+    plugins = [Troubled(*entry) for entry in trouble.plugins]
     interceptors = [Interceptor()] if trouble.intercepted else []
     failures: list[BaseException] = []
     fan_out = STARTS if trouble.at_once else NONE

@@ -98,12 +98,12 @@ EVENTS: dict[str, Callable[[FakeRuntime, m.PodSandbox], object]] = {
 
 def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
     """The modules of the package that were called, and are neither compiled nor excepted."""
-    known = {*chosen(SOURCE, CONFIG["modules"], exceptions)}
-    known.update(path for pattern in exceptions for path in fitting(SOURCE, pattern))
+    names = {*chosen(SOURCE, CONFIG["modules"], exceptions)}
+    names.update(path for pattern in exceptions for path in fitting(SOURCE, pattern))
     called = {call.file for call in calls}
     assert called
-    ours = "nri/testing/"  # the stage that the event is played on
-    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(ours))
+    local = "nri/testing/"  # the stage that the event is played on
+    return sorted(path for path in called - names if not path.endswith("/__init__.py") and not path.startswith(local))
 
 
 def profiled(event: str) -> tuple[list[Call], list[Call]]:
@@ -117,15 +117,15 @@ def profiled(event: str) -> tuple[list[Call], list[Call]]:
         for _ in range(2):  # when the second one is answered, the plugin has done all that belongs to the first
             with profile.here():
                 EVENTS[event](runtime, pod)
-        theirs = list(plugin.profile.calls)
-    reads = (at for at, call in enumerate(theirs) if call.function == READ)
-    return profile.calls, theirs[next(reads) :]  # from the first read after Configure
+        remote = list(plugin.profile.calls)
+    reads = (at for at, call in enumerate(remote) if call.function == READ)
+    return profile.calls, remote[next(reads) :]  # from the first read after Configure
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reason(event: str) -> None:
-    for calls in profiled(event):
-        missing = ", ".join(neither(calls, CONFIG["exceptions"]))
+    for call in profiled(event):
+        missing = ", ".join(neither(call, CONFIG["exceptions"]))
         assert not missing, (
             f"{missing}: on the way of {event}; compile it or say why not (pyproject.toml, hooks.custom)"
         )
@@ -164,8 +164,8 @@ def test_no_attribute_becomes_a_word_of_c_when_it_is_compiled() -> None:
 
 
 def test_a_pattern_means_files_without_init_and_exceptions() -> None:
-    found = chosen(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
-    assert found == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
+    matches = chosen(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
+    assert matches == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def provenance():
 @pytest.fixture
 def path(provenance):
     with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
-        there = "7c0ffee"
-        shown = (provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, there.startswith, Recent(Reporting()))
+        existing = "7c0ffee"
+        shown = (provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, existing.startswith, Recent(Reporting()))
         served = Admin(f"{folder}/run/admin.sock", *shown)
         served.start()
         yield served.path
@@ -81,8 +81,8 @@ def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenanc
 def test_names_are_enough_and_the_container_that_is_there_is_meant(path, provenance):
     record(provenance, "1f2e", pod="one")
     record(provenance, "7c0", pod="two")
-    for word, found in {"one": "1f2e", "two/web": "7c0", "prod/one/web": "1f2e", "web": "7c0"}.items():
-        assert ask(path, "Why", {"container": word})["container"] == found
+    for word, matches in {"one": "1f2e", "two/web": "7c0", "prod/one/web": "1f2e", "web": "7c0"}.items():
+        assert ask(path, "Why", {"container": word})["container"] == matches
 
 
 def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenance):
@@ -97,8 +97,8 @@ def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than
     reasons = {"9": 'container "9" not found: no container since',
                "1f2e": 'no history of container "1f2e": it was removed',
                "7c0f": "only the busiest containers since the start of the runtime, 20"}  # fmt: skip
-    for wanted, words in reasons.items():
-        error = refusal(path, "Why", {"container": wanted})
+    for expected, words in reasons.items():
+        error = refusal(path, "Why", {"container": expected})
         assert error.code == Code.NOT_FOUND
         assert words in error.message
 
@@ -170,9 +170,9 @@ def test_a_reader_that_takes_nothing_keeps_neither_the_socket_nor_its_end_waitin
         assert ask(path, "Plugins", {})["plugins"] == PLUGINS
 
 
-@pytest.mark.parametrize("told", [b"[]", b"{}", b"\xff", b'{"run": "a", "next": 1, "missed": 0, "rows": {}}'])
-def test_readings_of_another_program_are_refused(tmp_path, told):
-    methods = {"Events": Method(lambda _: [told], streaming="server")}
+@pytest.mark.parametrize("messages", [b"[]", b"{}", b"\xff", b'{"run": "a", "next": 1, "missed": 0, "rows": {}}'])
+def test_readings_of_another_program_are_refused(tmp_path, messages):
+    methods = {"Events": Method(lambda _: [messages], streaming="server")}
     with Server(str(tmp_path / "a.sock"), [Service(SERVICE, methods)]), pytest.raises(RemoteProtocolError):
         next(follow(str(tmp_path / "a.sock"), {}))
 

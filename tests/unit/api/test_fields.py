@@ -109,8 +109,8 @@ def test_a_declaration_covers_fields_and_keys(
     text: str, inside: list[tuple[str, str]], outside: list[tuple[str, str]]
 ) -> None:
     declared = Declared(text)
-    assert [each for each in inside if not declared.covers(*each)] == []
-    assert [each for each in outside if declared.covers(*each)] == []
+    assert [entry for entry in inside if not declared.covers(*entry)] == []
+    assert [entry for entry in outside if declared.covers(*entry)] == []
 
 
 @pytest.mark.parametrize(

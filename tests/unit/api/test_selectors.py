@@ -100,10 +100,10 @@ def test_all_three_kinds_of_filters_must_agree():
 
 
 def test_asking_a_pod_leaves_it_as_it_was():
-    asked = pod(labels={"a": "b"})
-    before = asked.SerializeToString(deterministic=True)
-    Filters(label=selectors("app=web"), annotation=selectors("x=y")).admits(asked)
-    assert asked.SerializeToString(deterministic=True) == before, "a lookup in a protobuf map made an entry"
+    requests = pod(labels={"a": "b"})
+    before = requests.SerializeToString(deterministic=True)
+    Filters(label=selectors("app=web"), annotation=selectors("x=y")).admits(requests)
+    assert requests.SerializeToString(deterministic=True) == before, "a lookup in a protobuf map made an entry"
 
 
 @given(st.text(), st.text())

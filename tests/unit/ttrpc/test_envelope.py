@@ -41,10 +41,10 @@ def test_names_and_payloads_that_are_long_are_read() -> None:
     assert request.timeout_ns == 1 << 40
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_negative_time_left_counts_as_none(known: bool) -> None:
+@pytest.mark.parametrize("names", [False, True])
+def test_a_negative_time_left_counts_as_none(names: bool) -> None:
     prefix = request_prefix("s", "negative")
-    if known:
+    if names:
         decode_request(encode_request(prefix, b"x"))
     assert decode_request(encode_request(prefix, b"x") + b"\x20" + wire.varint((1 << 64) - 5)).timeout_ns == 0
 

@@ -71,11 +71,11 @@ def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
     pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
-    told: list[int] = []
+    messages: list[int] = []
 
     class Counting(Monitor):
         def modify(self, link: Link, events: int) -> None:
-            told.append(events)
+            messages.append(events)
             super().modify(link, events)
 
     monitor = Counting()
@@ -85,7 +85,7 @@ def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
         monitor.add(pair.near)
         for _ in range(100):
             pair.call()
-        assert len(told) <= 3, "it is watched, or said to be read, at every call"
+        assert len(messages) <= 3, "it is watched, or said to be read, at every call"
     finally:
         monitor.stop()
 

@@ -13,9 +13,9 @@ LOG = logging.getLogger("nri.adaptation")
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records]
+    matches = [record.getMessage() for record in caplog.records]
     caplog.clear()
-    return found
+    return matches
 
 
 @pytest.mark.pure

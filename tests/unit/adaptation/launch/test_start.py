@@ -43,9 +43,9 @@ def starter(path: Path, **options: Any) -> Starter:
 
 
 def refusal(path: Path, **options: Any) -> str:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as messages:
         starter(path, **options).start("")
-    return str(told.value)
+    return str(messages.value)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -97,9 +97,9 @@ def test_it_is_compiled_again_only_when_the_file_is_another(tmp_path: Path, monk
     compiled: list[str] = []
     first = program.Program.__init__
 
-    def count(self: object, where: str, *rest: Any, **options: Any) -> None:
+    def count(self: object, where: str, *remainder: Any, **options: Any) -> None:
         compiled.append(where)
-        first(self, where, *rest, **options)  # type: ignore[arg-type]
+        first(self, where, *remainder, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(program.Program, "__init__", count)
     begin = starter(path)

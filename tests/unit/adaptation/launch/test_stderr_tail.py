@@ -11,9 +11,9 @@ def test_the_last_lines_are_kept_and_the_one_that_has_no_end() -> None:
         words.add(b"line %d\n" % number)
     words.add(b"and")
     words.add(b" so on")
-    kept = words.text.split("\n")
-    assert kept[-2:] == [f"line {2 * MAX_LINES - 1}", "and so on"]
-    assert len(kept) == MAX_LINES + 1
+    parts = words.text.split("\n")
+    assert parts[-2:] == [f"line {2 * MAX_LINES - 1}", "and so on"]
+    assert len(parts) == MAX_LINES + 1
 
 
 def test_a_long_line_is_cut_and_shows_it() -> None:

@@ -39,11 +39,11 @@ def test_a_plugin_that_floods_its_stderr_is_still_looked_after(tmp_path: Path) -
     until = time.monotonic() + 10
     while len(looks) < 20 and time.monotonic() < until:
         time.sleep(0.01)
-    seen = len(looks)
+    count = len(looks)
     process.kill()
     watcher.join(10)
     process.socket.close()
-    assert seen >= 20, "nobody has looked after the plugin since it began to write"
+    assert count >= 20, "nobody has looked after the plugin since it began to write"
 
 
 def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_launch_that_fails_half_way_leaves_nothing_behind(tmp_path: Path, monk
     monkeypatch.setattr(
         os, "posix_spawn", lambda *args, **options: started.append(spawn(*args, **options)) or started[0]
     )
-    found = plugin(tmp_path, "exec sleep 60")
+    matches = plugin(tmp_path, "exec sleep 60")
     before = descriptors()
     monkeypatch.setattr(os, missing, no_more)
     with pytest.raises(OSError, match="Too many open files"):
-        Process(found)
+        Process(matches)
     assert descriptors() == before, "descriptors are lost whenever there are too few of them"
     assert not [pid for pid in started if os.path.exists(f"/proc/{pid}")], "a plugin runs that nobody watches"

@@ -42,8 +42,8 @@ def why(path: Path) -> str:
 def test_a_file_of_ours_below_folders_of_ours_is_trusted_and_read(tmp_path: Path) -> None:
     path = file_at(tmp_path / "a" / "b" / "file", "told")
     (tmp_path / "link").symlink_to("a/../a/b")
-    for each in (path, tmp_path / "link" / "file"):
-        with TrustedFile(str(each)) as file:
+    for entry in (path, tmp_path / "link" / "file"):
+        with TrustedFile(str(entry)) as file:
             assert file.read(100) == b"told"
 
 
@@ -120,8 +120,8 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
 # --- starting
 
 
-def started(found: PluginFile, file: TrustedFile | None) -> Process:
-    process = Process(found, file)
+def started(matches: PluginFile, file: TrustedFile | None) -> Process:
+    process = Process(matches, file)
     process.wait(lambda: 10.0)
     process.socket.close()
     return process
@@ -265,7 +265,7 @@ def test_a_plugin_whose_interpreter_others_may_change_is_not_started(tmp_path: P
         if mode == "reference":
             wait_for(marker.exists, "the reference starts it")
         else:
-            assert [each.path for each in discover(str(plugin.parent))[1]] == [str(plugin)]
+            assert [path_.path for path_ in discover(str(plugin.parent))[1]] == [str(plugin)]
     assert marker.exists() is (mode == "reference")
 
 
@@ -328,10 +328,10 @@ def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
     root = os.stat("/").st_ino, os.stat("/").st_dev
 
     def fstat(descriptor: int) -> os.stat_result:
-        found = look(descriptor)
-        if (found.st_ino, found.st_dev) != root:
-            return found
-        return os.stat_result((found.st_mode | 0o022, *found[1:10]))
+        matches = look(descriptor)
+        if (matches.st_ino, matches.st_dev) != root:
+            return matches
+        return os.stat_result((matches.st_mode | 0o022, *matches[1:10]))
 
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fstat", fstat)

@@ -17,13 +17,13 @@ def entries(message: object, kind: object = m.CreateContainerResponse) -> int:
     return count(kind, message.SerializeToString(), UNLIMITED)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("path", "each"), [
+@pytest.mark.parametrize(("path", "entry"), [
     ("annotations", 1), ("mounts", 2), ("env", 2), ("args", 1), ("hooks", 3), ("linux.devices", 2),
     ("linux.resources.hugepage_limits", 2), ("linux.resources.devices", 3), ("linux.resources.unified", 1),
     ("linux.namespaces", 2), ("linux.sysctl", 1), ("linux.net_devices", 2), ("rlimits", 2), ("CDI_devices", 2),
 ])  # fmt: skip
-def test_keys_items_and_fields_of_items_count(path: str, each: int) -> None:
-    assert entries(big.adjustment(big.rows()[path], big.names("k", 50))) == 50 * each
+def test_keys_items_and_fields_of_items_count(path: str, entry: int) -> None:
+    assert entries(big.adjustment(big.rows()[path], big.names("k", 50))) == 50 * entry
 
 
 def test_every_field_with_any_number_of_entries_is_counted() -> None:
@@ -62,8 +62,8 @@ def test_unknown_fields_groups_and_packed_numbers_count() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 40))
-def test_any_bytes_are_counted_without_an_error(data: bytes, most: int) -> None:
-    assert count(m.CreateContainerResponse, data, most) >= 0
+def test_any_bytes_are_counted_without_an_error(data: bytes, limit: int) -> None:
+    assert count(m.CreateContainerResponse, data, limit) >= 0
 
 
 def test_counting_ends_at_the_limit() -> None:

@@ -163,8 +163,8 @@ def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], 
     lock = FifoLock()
     assert lock.place() is None
     tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
-    mine = lock.place(m.PodSandbox(id="mine"), True)
-    assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]
+    own_entry = lock.place(m.PodSandbox(id="mine"), True)
+    assert list(lock.queue) == [*tickets[:comes_at], own_entry, *tickets[comes_at:]]
 
 
 # -- an event's place among several plugins

@@ -49,10 +49,10 @@ class Nobody:
 
 
 def peer(functions: Functions, *, timeout_s: float = 2.0) -> WasmPeer:
-    made = WasmPeer(Nobody(), "10", "a", functions, "its: configuration", 0)
+    peer = WasmPeer(Nobody(), "10", "a", functions, "its: configuration", 0)
     policy: Any = SimpleNamespace(timeout_s=timeout_s)
-    made.event_policies = (policy,) * 16
-    return made
+    peer.event_policies = (policy,) * 16
+    return peer
 
 
 def test_functions_are_named_after_methods() -> None:
@@ -90,8 +90,8 @@ def test_all_events_are_those_that_it_has_functions_for() -> None:
     functions = Functions(frozenset(("plugin_configure", "plugin_create_container", "plugin_stop_container")))
     reply = m.ConfigureResponse.FromString(peer(functions).command("Configure", b"", 0.0))
     assert EventMask(reply.events) == EventMask.of("CreateContainer", "StopContainer")
-    whole = m.ConfigureResponse.FromString(peer(Functions()).command("Configure", b"", 0.0))
-    assert whole.events == 0
+    encoded = m.ConfigureResponse.FromString(peer(Functions()).command("Configure", b"", 0.0))
+    assert encoded.events == 0
 
 
 def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
@@ -137,7 +137,7 @@ def test_what_it_has_no_function_for_is_done() -> None:
 def test_an_error_is_an_answer_and_anything_else_its_end(failure: NriError, lives: bool) -> None:
     functions = Functions()
     functions.answer = failure
-    made = peer(functions)
+    created = peer(functions)
     with pytest.raises(type(failure)):
-        made.command("Synchronize", b"", 0.0)
-    assert (made.state is not State.GONE, functions.ended == []) == (lives, lives)
+        created.command("Synchronize", b"", 0.0)
+    assert (created.state is not State.GONE, functions.ended == []) == (lives, lives)

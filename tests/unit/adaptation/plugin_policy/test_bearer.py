@@ -141,7 +141,7 @@ def test_updates_in_reply_to_synchronize_that_the_policy_does_not_allow_are_refu
         name = "guard"
 
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
-            return [nri.Update(each.id).set_cpu_shares(5) for each in containers]
+            return [nri.Update(container.id).set_cpu_shares(5) for container in containers]
 
     with FakeRuntime(policy='["10-guard"]\nallow.fields = ["Env"]\n') as runtime:
         runtime.create_container()

@@ -81,10 +81,10 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
 def test_a_connection_after_the_end_is_closed() -> None:
     with FakeRuntime() as runtime:
         pass
-    ours, theirs = socket.socketpair()
-    runtime.adaptation.connect(theirs)
-    assert is_closed(ours)
-    ours.close()
+    local, remote = socket.socketpair()
+    runtime.adaptation.connect(remote)
+    assert is_closed(local)
+    local.close()
 
 
 @both

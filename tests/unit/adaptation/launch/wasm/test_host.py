@@ -69,7 +69,7 @@ def say(guest: Guest, text: str, level: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "here"),
+    ("level", "present"),
     [
         (m.LogRequest.LEVEL_INFO, logging.INFO),
         (m.LogRequest.LEVEL_WARN, logging.WARNING),
@@ -79,12 +79,12 @@ def say(guest: Guest, text: str, level: int) -> None:
     ],
 )
 def test_a_line_comes_into_the_log_at_its_level_with_the_plugins_name(
-    caplog: pytest.LogCaptureFixture, level: int, here: int
+    caplog: pytest.LogCaptureFixture, level: int, present: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "nri.adaptation")
     say(logger(), "two\nlines", level)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (here, "plugin pre-connected-wasm:10-a: two\\nlines")
+        (present, "plugin pre-connected-wasm:10-a: two\\nlines")
     ]
 
 
@@ -123,8 +123,8 @@ def poll(*subscriptions: bytes, count: int | None = None) -> tuple[Guest, int, l
     guest = Guest(f'{POLL} (func (export "wait") (param i32) (result i32) {text})')
     guest.put(SUBSCRIPTIONS, b"".join(subscriptions) or b" ")
     code = guest.call("wait", len(subscriptions) if count is None else count)
-    (told,) = struct.unpack("<I", guest.take(COUNT, 4))
-    events = [struct.unpack_from("<QHB", guest.take(EVENTS + number * 32, 32)) for number in range(told)]
+    (messages,) = struct.unpack("<I", guest.take(COUNT, 4))
+    events = [struct.unpack_from("<QHB", guest.take(EVENTS + number * 32, 32)) for number in range(messages)]
     return guest, code, [(user, error, kind) for user, error, kind in events]
 
 
@@ -156,17 +156,17 @@ def test_places_outside_of_its_memory_are_an_error() -> None:
 
 
 def test_it_has_no_folder_no_argument_and_no_variable_but_a_stderr() -> None:
-    wanted = {
+    expected = {
         "fd_prestat_get": (3, 64),
         "args_sizes_get": (64, 68),
         "environ_sizes_get": (72, 76),
         "fd_write": (2, 128, 1, 136),
     }
     imports, exports = "", ""
-    for name, arguments in wanted.items():
+    for name, arguments in expected.items():
         parameters = "i32 " * len(arguments)
         imports += f'(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {parameters}) (result i32)))'
-        values = " ".join(f"(i32.const {each})" for each in arguments)
+        values = " ".join(f"(i32.const {argument})" for argument in arguments)
         exports += f'(func (export "{name}") (result i32) (call ${name} {values}))'
     guest = Guest(imports + exports)
     assert guest.call("fd_prestat_get") == 8, "a folder is open"

@@ -181,11 +181,11 @@ def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Star
 
 def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     run = start(more='(func (export "_initialize") (loop $again (br $again)))')
-    made = wasmtime.Store
+    store = wasmtime.Store
 
     def late(engine: object) -> object:
         run.kill()
-        return made(engine)
+        return store(engine)
 
     monkeypatch.setattr(wasmtime, "Store", late)
     began = monotonic()
@@ -304,5 +304,5 @@ def test_a_run_that_has_ended_holds_neither_a_descriptor_nor_a_thread(start: Sta
         call(run, within_s=0.1)
     ended(run)
     assert run.closed.wait(20)
-    assert [each.name for each in threading.enumerate() if each.name == "nri-wasm-stderr"] == []
+    assert [entry.name for entry in threading.enumerate() if entry.name == "nri-wasm-stderr"] == []
     assert len(os.listdir("/proc/self/fd")) == before
