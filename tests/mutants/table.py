@@ -22,7 +22,7 @@ MUTANTS = (
     # What is on the wire
     Mutant("text.py", "len(text) <= length and text.isprintable()", "len(text) <= length", "unit/test_text.py"),
     Mutant("wire.py", "if shift > 63:", "if shift > 700:", "unit/test_wire.py"),
-    Mutant("stream.py", "if left_s <= 0:", "if False:", "unit/test_stream.py"),
+    Mutant("stream.py", "if remaining_s <= 0:", "if False:", "unit/test_stream.py"),
     Mutant("unix.py", "not replace_live and is_live(path)", "is_live(path) and False", "unit/test_unix.py"),
     Mutant("backoff.py", "2.0 ** min(self.failures, 60)", "2.0", "unit/test_backoff.py"),
     Mutant("mux/demux.py", "if length > MAX_PAYLOAD:", "if False:", "unit/mux"),
