@@ -100,8 +100,8 @@ def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
     known.update(path for pattern in exceptions for path in matching_files(SOURCE, pattern))
     called = {call.file for call in calls}
     assert called
-    ours = "nri/testing/"  # the stage that the event is played on
-    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(ours))
+    local = "nri/testing/"  # the stage that the event is played on
+    return sorted(path for path in called - names if not path.endswith("/__init__.py") and not path.startswith(local))
 
 
 def profiled(event: str) -> tuple[list[Call], list[Call]]:
@@ -115,15 +115,15 @@ def profiled(event: str) -> tuple[list[Call], list[Call]]:
         for _ in range(2):  # when the second one is answered, the plugin has done all that belongs to the first
             with profile.here():
                 EVENTS[event](runtime, pod)
-        theirs = list(plugin.profile.calls)
-    reads = (at for at, call in enumerate(theirs) if call.function == READ)
-    return profile.calls, theirs[next(reads) :]  # from the first read after Configure
+        remote = list(plugin.profile.calls)
+    reads = (at for at, call in enumerate(remote) if call.function == READ)
+    return profile.calls, remote[next(reads) :]  # from the first read after Configure
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reason(event: str) -> None:
-    for calls in profiled(event):
-        missing = ", ".join(neither(calls, CONFIG["exceptions"]))
+    for call in profiled(event):
+        missing = ", ".join(neither(call, CONFIG["exceptions"]))
         assert not missing, (
             f"{missing}: on the way of {event}; compile it or add the reason to tools/compiled_modules.toml"
         )

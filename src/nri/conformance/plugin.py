@@ -21,7 +21,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.launch import Found, LastWords, Process
+from nri.adaptation.launch import PluginFile, Process, StderrTail
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S
@@ -148,7 +148,7 @@ def _installed(one: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Begun
     program = one.words[0]
     own = re.match(r"[0-9]{2}(?=-.)", os.path.basename(program))
     index = own[0] if own else _INDEX
-    process = Process(Found(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
+    process = Process(PluginFile(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name="nri-conformance", daemon=True)
     waiter.start()
     stack.callback(waiter.join, ENDS_S)
@@ -159,7 +159,7 @@ def _installed(one: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Begun
 
 def _connecting(one: Candidate, path: str, stack: ExitStack) -> _Begun:
     """Start it with the path of our socket among its words."""
-    words, heard = [word.replace(SOCKET, path) for word in one.words], LastWords()
+    words, heard = [word.replace(SOCKET, path) for word in one.words], StderrTail()
     ours, theirs = os.pipe()
     try:
         process = subprocess.Popen(  # noqa: S603 - the words of the person who runs this; no shell reads them

@@ -18,7 +18,7 @@ def update_event(*replies: m.UpdateContainerResponse, known: Any = None) -> Call
     encoded = [reply.SerializeToString() for reply in replies]
 
     def run() -> None:
-        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), known=known)
+        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), containers=known)
         for n, reply in enumerate(encoded):
             merge.apply(f"{n:02}-plugin", m.UpdateContainerResponse.FromString(reply))
             merge.resources.SerializeToString()

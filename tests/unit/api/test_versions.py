@@ -82,9 +82,9 @@ def test_the_nri_version_of_a_release_is_inferred(name: str, version: str, expec
     assert infer_nri_version(name, version) == expected
 
 
-@pytest.mark.parametrize("told", ["", "(devel)", "0.0.0-unknown"])
-def test_what_a_runtime_does_not_know_of_itself_is_inferred(told: str) -> None:
-    assert infer_nri_version("containerd", "v2.2.1", told) == "v0.11.0"
+@pytest.mark.parametrize("messages", ["", "(devel)", "0.0.0-unknown"])
+def test_what_a_runtime_does_not_know_of_itself_is_inferred(messages: str) -> None:
+    assert infer_nri_version("containerd", "v2.2.1", messages) == "v0.11.0"
 
 
 def test_what_a_runtime_tells_is_believed() -> None:

@@ -215,7 +215,7 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
             *[(key, *each) for key in ("reservedResources", "availableResources") for each in (
                 ("2x", '"2x" is not a quantity'), ("-1", '"-1" is less than 0'), (".nan", '"nan" is not a quantity'),
                 (".inf", '"inf" is not a quantity'), ("1e9", '"1000000000.0" is more than 65536'),
-                ("cpuset:x", "'x' is neither"), ("cpuset:0-70000", "'0-70000' has a number above"))],
+                ("cpuset:x", "'x' is not a number"), ("cpuset:0-70000", "'0-70000' has a number above"))],
             ("reservedResources", "cpuset:77", "cpuset:77: 77 are not among the available CPUs"),
             ("availableResources", "4", "4 is a number of CPUs, but a list is required (write a list, cpuset:0-3)"),
         ]

@@ -111,7 +111,7 @@ WRONG = [
     (
         "cdi_devices",
         "[v.com/c=d, gpu]",
-        "[1]: must be vendor/class=device, such as vendor.com/net=eth0, not 'gpu'",
+        "[1]: must be vendor/class=device, for example vendor.com/net=eth0, not 'gpu'",
     ),
     ("mounts", "[{source: /a}]", "[0]: destination is missing; add 'destination: ...'"),
     ("mounts", "[{destination: /b}]", "[0]: source is missing; add 'source: ...', or the type of a file system"),
@@ -120,7 +120,7 @@ WRONG = [
     (
         "mounts",
         "[{source: /a, destination: -/b}]",
-        "[0].destination: must not start with '-', which asks for a removal: '-/b'; leave the '-' out: annotations",
+        "[0].destination: must not start with '-', which requests a removal: '-/b'; leave the '-' out: annotations",
     ),
     ("io_priority", "{priority: 1}", "class is missing; add 'class: ...'"),
     ("io_priority", "{class: FAST}", "class: must be one of NONE, RT, BE, IDLE, not 'FAST'"),
@@ -154,7 +154,7 @@ WRONG = [
     (
         "sysctl",
         "{-a.b: c}",
-        "-a.b: must not start with '-', which asks for a removal: '-a.b'; leave the '-' out: annotations only add",
+        "-a.b: must not start with '-', which requests a removal: '-a.b'; leave the '-' out: annotations only add",
     ),
     ("memory_policy", "{mode: MPOL_NEAR}", None),
     ("memory_policy", "{nodes: '0'}", "mode is missing; add 'mode: ...'"),

@@ -60,7 +60,7 @@ def test_an_annotation_for_the_whole_pod_is_logged_as_without_effect(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
+        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ followed by one of AS, CORE, "),
         ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
         ("[{type: cpu, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1; raise hard to at least 2"),
         (

@@ -121,7 +121,7 @@ def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Pr
     explanation = recorded.explain(recorded.containers()[0].id)
     assert explanation is not None and explanation.refused is not None, "nri why explains it"
     assert (
-        explanation.refused[1].startswith("the runtime failed after its plugins had answered: ")
+        explanation.refused[1].startswith("the runtime failed after the plugins' answers: ")
         and text in explanation.refused[1]
     )
 

@@ -45,9 +45,9 @@ def test_an_empty_reply_is_empty_bytes(pairs) -> None:
 
 
 def test_the_handler_learns_service_method_time_left_and_metadata(pairs) -> None:
-    seen: list[Request] = []
-    pairs(lambda r: seen.append(r) or b"").call(b"x", soon(500), metadata=[("k", "v"), ("k", "w")])
-    request = seen[0]
+    calls: list[Request] = []
+    pairs(lambda r: calls.append(r) or b"").call(b"x", soon(500), metadata=[("k", "v"), ("k", "w")])
+    request = calls[0]
     assert (request.service, request.method, request.metadata) == ("s", "m", (("k", "v"), ("k", "w")))
     assert 400e9 < request.timeout_ns <= 500e9
 
@@ -87,19 +87,19 @@ def test_an_oversized_reply_is_a_status_and_the_connection_goes_on(pairs) -> Non
 
 
 def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
-    seen = []
+    calls = []
 
     def ask_back(request: Request) -> object:
         threading.Thread(target=lambda: replies.append(pair.far.call("t", "back", b"", deadline=soon()))).start()
         until = soon()
-        while not seen and time.monotonic() < until:
+        while not calls and time.monotonic() < until:
             time.sleep(0.001)
         return b"done"
 
     replies: list[bytes] = []
-    pair = pairs(ask_back, lambda r: seen.append(r.method) or b"from the caller")
+    pair = pairs(ask_back, lambda r: calls.append(r.method) or b"from the caller")
     assert pair.call() == b"done"
-    assert seen == ["back"]
+    assert calls == ["back"]
 
 
 def test_a_handler_may_answer_later(pairs) -> None:
@@ -123,8 +123,8 @@ def test_a_handler_may_answer_later(pairs) -> None:
 
 
 def test_without_a_handler_every_request_is_unimplemented() -> None:
-    near, far = socket.socketpair()
-    caller, mute = Endpoint(Trunk(near), client_id=1, server_id=2), Endpoint(Trunk(far), client_id=2, server_id=1)
+    local, remote = socket.socketpair()
+    caller, mute = Endpoint(Trunk(local), client_id=1, server_id=2), Endpoint(Trunk(remote), client_id=2, server_id=1)
     thread = threading.Thread(target=mute.serve, daemon=True)
     thread.start()
     with pytest.raises(RpcError, match="service s") as caught:
@@ -132,42 +132,42 @@ def test_without_a_handler_every_request_is_unimplemented() -> None:
     assert caught.value.code == Code.UNIMPLEMENTED
     caller.close()
     thread.join(PATIENCE_S)
-    for each in (caller, mute):
-        each.release(soon(1))
+    for entry in (caller, mute):
+        entry.release(soon(1))
 
 
 def test_a_caller_does_not_wait_for_a_peer_that_does_not_read_its_replies(deaf) -> None:
-    near, far = deaf
-    sent = near.begin("s", "m", b"", soon(0.1))
-    fill(near)
-    far.sendall(a_request())
-    (error,) = ends(lambda: near.collect(sent), "the caller")
+    local, remote = deaf
+    sent = local.begin("s", "m", b"", soon(0.1))
+    fill(local)
+    remote.sendall(a_request())
+    (error,) = ends(lambda: local.collect(sent), "the caller")
     assert isinstance(error, DeadlineExceeded)
-    assert near.closed is None, "a peer that is slow is not dead"
+    assert local.closed is None, "a peer that is slow is not dead"
 
 
 def test_a_monitor_does_not_wait_for_those_who_write_to_a_peer_that_does_not_read(deaf) -> None:
-    near, far = deaf
-    fill(near)
-    writer = threading.Thread(target=near.reply, args=(Request("s", "m", b"", stream_id=1), b""), daemon=True)
+    local, remote = deaf
+    fill(local)
+    writer = threading.Thread(target=local.reply, args=(Request("s", "m", b"", stream_id=1), b""), daemon=True)
     writer.start()
     deadline = soon()
-    while not near.link.sender.locked() and time.monotonic() < deadline:
+    while not local.link.sender.locked() and time.monotonic() < deadline:
         time.sleep(0.001)
-    far.sendall(a_request())
-    ends(near.poll, "the monitor")
-    assert near.closed is None, "a peer that is slow is not dead"
-    near.close()
+    remote.sendall(a_request())
+    ends(local.poll, "the monitor")
+    assert local.closed is None, "a peer that is slow is not dead"
+    local.close()
     writer.join(PATIENCE_S)
 
 
 def test_what_is_there_at_the_deadline_is_served_however_late_this_side_is() -> None:
-    ours, far = socket.socketpair()
-    done: list[int] = []
-    near = Endpoint(Trunk(ours), client_id=1, server_id=2, on_request=lambda request: done.append(1) or b"")
-    far.sendall(a_request())
-    assert near.serve(lambda: done, time.monotonic() - 5.0) is None
+    local, remote = socket.socketpair()
+    finished: list[int] = []
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2, on_request=lambda request: finished.append(1) or b"")
+    remote.sendall(a_request())
+    assert endpoint.serve(lambda: finished, time.monotonic() - 5.0) is None
     with pytest.raises(DeadlineExceeded):
-        near.serve(lambda: len(done) > 1, time.monotonic() - 5.0)
-    end(near)
-    far.close()
+        endpoint.serve(lambda: len(finished) > 1, time.monotonic() - 5.0)
+    end(endpoint)
+    remote.close()

@@ -15,25 +15,27 @@ from nri.mux import Trunk
 from nri.ttrpc import Endpoint, Request
 from nri.ttrpc.endpoint import LATER
 from nri.ttrpc.interceptors import Interceptor
+from nri.ttrpc.slow_path import abandon
 from nri.ttrpc.waiters import Waiter
-from nri.ttrpc.waiting import abandon
 from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
 
 
 def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_later() -> None:
-    near, far = socket.socketpair()
-    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    local, remote = socket.socketpair()
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     big = bytes(3_000_000)
     with pytest.raises(DeadlineExceeded):
         endpoint.call("s", "m", big, deadline=soon(0.1))
     with pytest.raises(DeadlineExceeded):
         endpoint.call("s", "m", b"second", deadline=soon(0.1))
-    seen = []
-    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=lambda r: seen.append(len(r.payload)) or b"ok")
+    calls = []
+    server = Endpoint(
+        Trunk(remote), client_id=2, server_id=1, on_request=lambda r: calls.append(len(r.payload)) or b"ok"
+    )
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     assert endpoint.call("s", "m", b"third", deadline=soon()) == b"ok"
-    assert seen == [len(big), len(b"third")], "the message that was cut short must end before another one begins"
+    assert calls == [len(big), len(b"third")], "the message that was cut short must end before another one begins"
     endpoint.close()
     thread.join(PATIENCE_S)
     server.release(soon(1))
@@ -66,15 +68,15 @@ def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
 
 
 def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None:
-    near, far = socket.socketpair()
-    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    local, remote = socket.socketpair()
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     answered: list[int] = []
 
     def answer(_: object) -> bytes:
         answered.append(1)
         return b"last words"
 
-    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=answer)
+    server = Endpoint(Trunk(remote), client_id=2, server_id=1, on_request=answer)
 
     def once() -> None:
         server.serve(until=lambda: bool(answered))
@@ -84,9 +86,9 @@ def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None
     thread.start()
     assert endpoint.call("s", "m", b"", deadline=soon()) == b"last words"
     thread.join(PATIENCE_S)
-    for each in (endpoint, server):
-        each.close()
-        each.release(soon(1))
+    for resource in (endpoint, server):
+        resource.close()
+        resource.release(soon(1))
 
 
 def test_many_threads_may_call_and_each_gets_its_own_answer(pairs) -> None:
@@ -139,26 +141,26 @@ def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_other
 
 
 def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for_the_answer() -> None:
-    near, far = socket.socketpair()
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
-    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    local, remote = socket.socketpair()
+    local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     payload = bytes(16_000)
     sent = endpoint.begin("s", "m", payload, soon())
     assert sent is not None, "a part of it is on its way"
-    seen: list[int] = []
-    server = serve(far, seen)
+    calls: list[int] = []
+    server = serve(remote, calls)
     assert endpoint.collect(sent) == payload
     assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"
-    assert seen == [len(payload), 4]
+    assert calls == [len(payload), 4]
     end(endpoint, server)
 
 
 @pytest.mark.parametrize("peer", ["goes", "does not read", "goes when a part has been sent"])
 def test_the_error_of_a_write_that_failed_is_freed_with_the_call(peer: str) -> None:
     """One that is held by a frame of its own traceback keeps the request, and those of all callers."""
-    near, far = socket.socketpair()
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
-    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    local, remote = socket.socketpair()
+    local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     sent = None
     gc.collect()
     gc.freeze()  # what there is by now is not looked at
@@ -168,19 +170,19 @@ def test_the_error_of_a_write_that_failed_is_freed_with_the_call(peer: str) -> N
             sent = endpoint.begin("s", "m", bytes(16_000), soon())
             assert sent is not None, "a part of it is on its way"
         if peer != "does not read":
-            far.close()
+            remote.close()
         with suppress(ConnectionClosed, DeadlineExceeded):
             if sent is None:
                 endpoint.call("s", "m", bytes(16_000), deadline=soon(0.05))
             else:
                 endpoint.collect(sent)
         sent = None
-        left = [each for each in gc.get_objects() if isinstance(each, (NriError, OSError))]
-        assert not left
+        remainder = [entry for entry in gc.get_objects() if isinstance(entry, (NriError, OSError))]
+        assert not remainder
     finally:
         gc.enable()
         gc.unfreeze()
-        far.close()
+        remote.close()
         end(endpoint)
 
 
@@ -237,11 +239,11 @@ def test_a_request_whose_answer_goes_to_a_function_waits_for_its_turn_no_longer_
 def test_a_request_that_could_not_be_sent_is_not_told_to_its_function(deaf) -> None:
     endpoint, _ = deaf
     fill(endpoint)
-    told: list[object] = []
+    messages: list[object] = []
     with pytest.raises(DeadlineExceeded):
-        endpoint.start("s", "m", bytes(100_000), soon(0.05), told.append)
+        endpoint.start("s", "m", bytes(100_000), soon(0.05), messages.append)
     endpoint.close()
-    assert told == []
+    assert messages == []
 
 
 def test_callers_without_a_deadline_wait_for_the_one_who_reads(pairs) -> None:
@@ -262,11 +264,11 @@ def test_callers_without_a_deadline_wait_for_the_one_who_reads(pairs) -> None:
 
 
 def test_bytes_that_are_no_frames_end_the_call_that_reads_them_with_the_reason(deaf) -> None:
-    endpoint, far = deaf
+    endpoint, remote = deaf
 
     def answer() -> None:
-        far.recv(4096)
-        far.sendall(b"\x00\x00\x00\x01\xff\xff\xff\xff")
+        remote.recv(4096)
+        remote.sendall(b"\x00\x00\x00\x01\xff\xff\xff\xff")
 
     answering = threading.Thread(target=answer)
     answering.start()
@@ -290,16 +292,16 @@ def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_t
 @pytest.mark.parametrize("interceptors", [(), (Interceptor(),)])
 @pytest.mark.parametrize("size", [10, 1_000_000])
 def test_a_call_has_something_done_while_the_peer_is_at_work(pairs, interceptors, size: int) -> None:
-    at_work, done = threading.Event(), threading.Event()
+    at_work, finished = threading.Event(), threading.Event()
 
     def answer(request: Request) -> bytes:
         at_work.set()
-        assert done.wait(PATIENCE_S)
+        assert finished.wait(PATIENCE_S)
         return b"reply"
 
     def meanwhile() -> None:
         assert at_work.wait(PATIENCE_S)
-        done.set()
+        finished.set()
 
     pair = pairs(answer, near_interceptors=interceptors)
     assert pair.near.call_in_order("s", "m", bytes(size), soon(), meanwhile=meanwhile)[1] == b"reply"

@@ -16,8 +16,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.adaptation.audit import reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.inventory import Inventory, Presence
-from nri.adaptation.registration import kept_updates
-from nri.adaptation.registration.kept_updates import KeptUpdates
+from nri.adaptation.registration import deferred_updates
+from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.api import messages as m
 from nri.errors import PluginError
 from nri.metrics import Observer
@@ -84,12 +84,12 @@ class Node:
     def apply(self, updates: list[m.ContainerUpdate]) -> None:
         self.applying.set()
         self.update_gate.wait(20)
-        if broken := self.failing.intersection(each.container_id for each in updates):
+        if broken := self.failing.intersection(update.container_id for update in updates):
             raise OSError(f"no cgroup of {broken}")
-        self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
+        self.told += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        self.evicted += [each.container_id for each in evictions]
+        self.evicted += [eviction.container_id for eviction in evictions]
 
     def create(self, container_id: str) -> CreateReply:
         return self.adaptation.create_container(POD, make_container(id=container_id, pod=POD))
@@ -118,14 +118,14 @@ class Node:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is handed over just because the machine was slow; tests of that say when."""
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 60.0)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 60.0)
 
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    made = Node()
-    yield made
-    made.adaptation.stop()
+    node = Node()
+    yield node
+    node.adaptation.stop()
 
 
 def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node) -> None:
@@ -133,7 +133,7 @@ def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node)
     node.handlers.update["a"] = lambda: shares("")
     reply = node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert reply.updates == []
-    assert [(each.plugin, each.container_id, each.reason) for each in reply.ignored] == [
+    assert [(row.plugin, row.container_id, row.reason) for row in reply.ignored] == [
         ("10-p", "", "it names no container")
     ]
 
@@ -144,7 +144,7 @@ def test_an_update_of_an_unknown_container_is_left_out_at_every_event(node: Node
     stopped = node.adaptation.stop_container(POD, make_container(id="a", pod=POD))
     for reply in (node.create("b"), stopped):
         assert reply.updates == []
-        assert [each.reason for each in reply.ignored] == ["the runtime knows no such container"]
+        assert [row.reason for row in reply.ignored] == ["the runtime knows no such container"]
 
 
 def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothing(node: Node) -> None:
@@ -156,7 +156,7 @@ def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothin
         node.create("a")
     node.handlers.create["b"] = lambda: shares("a")
     reply = node.create("b")
-    assert [each.container_id for each in reply.ignored] == ["a"]
+    assert [update.container_id for update in reply.ignored] == ["a"]
 
 
 def test_an_update_of_a_container_that_is_being_created_is_given_to_the_runtime_with_commit(node: Node) -> None:
@@ -193,7 +193,7 @@ def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node)
 
 
 def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
@@ -246,7 +246,7 @@ def test_what_is_kept_is_dropped_when_the_creation_is_refused(node: Node) -> Non
     _update_a(node)
     go.set()
     thread.join(20)
-    assert [each.container_id for each in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
+    assert [update.container_id for update in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
     node.create("b").commit()
     assert node.told == []
 
@@ -258,7 +258,7 @@ def test_what_is_kept_is_dropped_when_the_creation_is_aborted(node: Node) -> Non
     thread.join(20)
     outcome[0].abort()
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
-    assert [each.container_id for each in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
+    assert [update.container_id for update in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
     assert node.told == []
 
 
@@ -287,20 +287,20 @@ def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_rep
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     node.handlers.create["b"] = lambda: shares("a", 7)
-    create = inventory.keep_update
+    create = inventory.defer_update
 
     def created_first(*arguments: Any) -> Any:
         inventory.created("a", POD, b"")
         return create(*arguments)
 
-    inventory.keep_update = created_first  # type: ignore[method-assign]
-    assert [each.container_id for each in node.create("b").updates] == ["a"]
+    inventory.defer_update = created_first  # type: ignore[method-assign]
+    assert [update.container_id for update in node.create("b").updates] == ["a"]
 
 
 def test_an_unsolicited_update_of_a_container_that_is_not_there_comes_back_as_failed(node: Node) -> None:
     node.create("a").commit()
     failed = _unsolicited(node, shares("a"), shares(""), shares("gone"))
-    assert [each.container_id for each in failed] == ["", "gone"]
+    assert [update.container_id for update in failed] == ["", "gone"]
     assert node.told == [("a", 5)]
 
 
@@ -308,7 +308,7 @@ def test_an_eviction_of_a_container_that_is_not_there_is_left_out(node: Node) ->
     node.handlers.create["b"] = lambda: m.ContainerEviction(container_id="gone", reason="r")
     reply = node.create("b")
     assert reply.evictions == []
-    assert [(each.container_id, each.field) for each in reply.ignored] == [("gone", "evict")]
+    assert [(update.container_id, update.field) for update in reply.ignored] == [("gone", "evict")]
     _unsolicited(node, evict="gone")
     assert node.evicted == []
 
@@ -335,7 +335,7 @@ def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
             clock[0] = moment
             node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert node.observer.left_out == [("10-p", "UpdateContainer")] * 4
-    line = "plugin 10-p asked in UpdateContainer for an update of a container without an id: left out"
+    line = "plugin 10-p requested in UpdateContainer an update of a container without an id: ignored"
     assert [record.getMessage() for record in caplog.records] == [
         line,
         f"{line}, and 2 like it in the last minute",
@@ -347,9 +347,9 @@ def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: No
     node.create("b")
     provenance = node.adaptation.provenance
     assert provenance is not None
-    told = provenance.explain("b")
-    assert told is not None
-    assert [text for _, text in told.notes] == [
+    explanation = provenance.explain("b")
+    assert explanation is not None
+    assert [text for _, text in explanation.notes] == [
         'CreateContainer: update of container "gone" by 10-p left out: the runtime knows no such container'
     ]
     assert ids(provenance, "gone") == [], "a name that a plugin made up has no history"
@@ -360,7 +360,7 @@ def test_in_reference_mode_updates_pass_as_they_are() -> None:
     try:
         node.create("a")
         node.handlers.create["b"] = lambda: [shares(""), shares("gone")]
-        assert [each.container_id for each in node.create("b").updates] == ["", "gone"]
+        assert [update.container_id for update in node.create("b").updates] == ["", "gone"]
         assert _unsolicited(node, shares("gone")) == []
         assert node.told == [("gone", 5)]
     finally:
@@ -385,7 +385,7 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
     with pytest.raises(PluginError, match="not now"):
         getattr(node.adaptation, event)(*([POD, container] if event == "remove_container" else [POD]))
     node.handlers.create["b"] = lambda: shares("a")
-    assert [each.container_id for each in node.create("b").ignored] == ["a"]
+    assert [update.container_id for update in node.create("b").ignored] == ["a"]
 
 
 def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -> None:
@@ -399,11 +399,11 @@ def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -
 
     parts.trail.update = fails_at_eight
     inventory.creating("a", "web")
-    inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 1)
-    inventory.keep_update("20-q", shares("a", 9), "CreateContainer", 2)
-    inventory.keep_eviction("20-q", m.ContainerEviction(container_id="a"))
+    inventory.defer_update("10-p", shares("a", 8), "CreateContainer", 1)
+    inventory.defer_update("20-q", shares("a", 9), "CreateContainer", 2)
+    inventory.defer_eviction("20-q", m.ContainerEviction(container_id="a"))
     inventory.created("a", POD, b"")
-    parts.kept_updates.hand_over("a")
+    parts.deferred_updates.hand_over("a")
     assert (node.told, node.evicted) == ([("a", 9)], ["a"])
 
 
@@ -411,26 +411,26 @@ def test_a_commit_hands_over_all_that_waited_for_it_whatever_the_runtime_fails_a
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.create("first").commit()  # so its commits are waited for
-    others = [node.create(name) for name in ("a", "c")]
+    other_entries = [node.create(name) for name in ("a", "c")]
     node.handlers.create["b"] = lambda: [shares("a"), shares("c"), m.ContainerEviction(container_id="c", reason="r")]
     reply = node.create("b")
     _unsolicited(node, shares("b"))
-    for other in others:
+    for other in other_entries:
         other.commit()
     node.failing.add("a")
     reply.commit()
     assert (node.told, node.evicted) == ([("c", 5), ("b", 5)], ["c"])
-    assert "the runtime failed to apply the updates that waited for container b" in caplog.text
+    assert "the runtime failed to apply deferred updates of container b" in caplog.text
     assert "no cgroup of {'a'}" in caplog.text
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
-    assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
-    assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
+    assert inventory.defer_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
+    assert inventory.defer_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
     inventory.created("a", POD, b"")
-    parts_of(node.adaptation).kept_updates.hand_over("a")
+    parts_of(node.adaptation).deferred_updates.hand_over("a")
     assert node.told == [("a", 8)]
 
 
@@ -441,15 +441,15 @@ def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_b
     node.handlers.create["b"] = lambda: shares("a", 7)
     node.create("b")
     inventory.created("a", POD, b"")
-    parts_of(node.adaptation).kept_updates.hand_over("a")
+    parts_of(node.adaptation).deferred_updates.hand_over("a")
     assert node.told == [("a", 7)]
 
 
 def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
+    inventory, remaining = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).deferred_updates
     apply, failing = parts_of(node.adaptation).trail.update, ["a"]
 
     def broken(updates: list[m.ContainerUpdate]) -> None:
@@ -462,91 +462,91 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
-        kept.add(name)
-        kept.add(name)  # a second word changes nothing
+        remaining.add(name)
+        remaining.add(name)  # a second word changes nothing
     wait_for(lambda: node.told == [("b", 5)], "the other one was served")
-    assert "the runtime failed to apply the updates that waited for container a" in caplog.text
+    assert "the runtime failed to apply deferred updates of container a" in caplog.text
 
 
 def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
-    parts_of(node.adaptation).kept_updates.hasten("unknown")
-    assert parts_of(node.adaptation).kept_updates.waiting == {}
+    parts_of(node.adaptation).deferred_updates.hasten("unknown")
+    assert parts_of(node.adaptation).deferred_updates.waiting == {}
 
 
 def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = parts_of(node.adaptation).kept_updates
-    kept.add("a")
-    worker = kept.worker
+    deferred_updates = parts_of(node.adaptation).deferred_updates
+    deferred_updates.add("a")
+    worker = deferred_updates.worker
     assert worker is not None
     node.adaptation.stop()
     worker.join(20)
-    assert not worker.is_alive() and kept.waiting == {}
-    kept.add("b")
-    assert kept.waiting == {}
+    assert not worker.is_alive() and deferred_updates.waiting == {}
+    deferred_updates.add("b")
+    assert deferred_updates.waiting == {}
 
 
 def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "IDLE_S", 0.01)
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
+    monkeypatch.setattr(deferred_updates, "IDLE_S", 0.01)
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
+    inventory, remaining = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).deferred_updates
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
-        kept.add(name)
+        remaining.add(name)
         wait_for(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
-        wait_for(lambda: kept.worker is None, "the thread has ended")
+        wait_for(lambda: remaining.worker is None, "the thread has ended")
 
 
 @pytest.fixture
-def parts() -> Iterator[tuple[Inventory, list[str], KeptUpdates]]:
+def parts() -> Iterator[tuple[Inventory, list[str], DeferredUpdates]]:
     """An inventory with one container that is not committed, what is handed over, and who does it."""
-    told: list[str] = []
-    trail = AuditTrail(lambda updates: told.extend(each.container_id for each in updates), None)
-    kept = KeptUpdates(trail, None)
+    messages: list[str] = []
+    trail = AuditTrail(lambda updates: messages.extend(update.container_id for update in updates), None)
+    remaining = DeferredUpdates(trail, None)
     trail.inventory.creating("a", "web")
     trail.inventory.created("a", POD, b"", uncommitted=True)
-    yield trail.inventory, told, kept
-    kept.stop()
+    yield trail.inventory, messages, remaining
+    remaining.stop()
 
 
 def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any_further_word(
-    parts: tuple[Inventory, list[str], KeptUpdates], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[Inventory, list[str], DeferredUpdates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.01)
-    _, told, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    wait_for(lambda: told == ["a"], "it is handed over")
+    monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.01)
+    _, messages, remaining = parts
+    remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
+    wait_for(lambda: messages == ["a"], "it is handed over")
 
 
-def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
-    _, _, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    first = kept.waiting["a"]
-    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
-    assert kept.waiting == {"a": first}
+def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+    _, _, remaining = parts
+    remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
+    first = remaining.waiting["a"]
+    remaining.defer_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    assert remaining.waiting == {"a": first}
 
 
-def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
-    inventory, told, kept = parts
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    assert inventory.take_kept("a") is not None, "this thread is at it"
-    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
-    kept.hand_over("a")
-    assert told == [], "it would overtake the first one"
+def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+    inventory, messages, remaining = parts
+    remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert inventory.take_deferred("a") is not None, "this thread is at it"
+    remaining.defer_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    remaining.hand_over("a")
+    assert messages == [], "it would overtake the first one"
 
 
-def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
-    _, told, kept = parts
-    kept.runtime_commits = True
-    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    assert kept.waiting["a"] > monotonic() + 100 and told == []
-    kept.hand_over("a")
-    assert told == ["a"] and kept.waiting == {}
+def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+    _, messages, remaining = parts
+    remaining.runtime_commits = True
+    remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert remaining.waiting["a"] > monotonic() + 100 and messages == []
+    remaining.hand_over("a")
+    assert messages == ["a"] and remaining.waiting == {}
 
 
 def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The rare ways of a call: another thread reads, something else comes before the response, the write waits or fails.
+"""The rare paths of a call: another thread reads, something else arrives before the response, the write waits or fails.
 
-All of it is waiting for what others do. Which way a call takes is decided in `nri.ttrpc.endpoint`.
+`nri.ttrpc.endpoint` decides which path a call takes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from time import monotonic
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
 from nri.signals import check_signals
 from nri.stream import SentInPart
-from nri.ttrpc.answering import NOW
+from nri.ttrpc.answerer import NOW
 from nri.ttrpc.waiters import Callback, Reading, Waiter
 
 TYPE_CHECKING = False
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from nri.ttrpc.answering import Answerer
+    from nri.ttrpc.answerer import Answerer
     from nri.ttrpc.envelope import Response
     from nri.ttrpc.link import Link
     from nri.ttrpc.waiters import Sent
 
-__all__ = ["abandon", "await_response", "begun_late", "send_and_read", "start"]
+__all__ = ["abandon", "await_response", "continue_write_later", "send_and_read", "start"]
 
-# How often a write that waits looks whether there is something to read, in seconds.
-_GLANCE_S: Final = 0.01
+# How often a waiting write checks for bytes to read, in seconds.
+_POLL_INTERVAL_S: Final = 0.01
 
 
 def await_response(
     link: Link, answerer: Answerer, sent: Sent, deadline: float | None, chunks: list[tuple[int, bytes]]
 ) -> Response:
-    """Wait for the response of a call that `Endpoint.collect` did not find at once.
+    """Wait for the response of a call that `Endpoint.collect` did not get at once.
 
-    `chunks` are what it has read instead. A call without a waiter has the role of the reader.
+    `chunks` are the bytes that it has read instead. A call without a waiter has the role of the reader.
     """
     stream_id, _, _, waiter, failure = sent
     if waiter is None:
         reading = link.waiters[stream_id] = Reading()
         if failure is not None:
             _after_failed_write(link, answerer, failure, deadline, reading=True)
-        return _read_on(link, answerer, reading, deadline, chunks)
+        return _read_until_response(link, answerer, reading, deadline, chunks)
     if failure is not None:
         _after_failed_write(link, answerer, failure, deadline, reading=False)
     while True:
@@ -57,19 +57,19 @@ def await_response(
         try:
             if watch is not None:
                 watch.busy()
-            _read_on(link, answerer, waiter, deadline, chunks)
+            _read_until_response(link, answerer, waiter, deadline, chunks)
         finally:
             link.stop_reading(watch)
 
 
-def _read_on(
+def _read_until_response(
     link: Link,
     answerer: Answerer,
     waiter: Waiter | Reading,
     deadline: float | None,
     chunks: list[tuple[int, bytes]],
 ) -> Response:
-    """Hand out what was read, as the reader, and read on until the response of this call is among it."""
+    """As the reader, pass on what was read, and read until the response of this call arrives."""
     while True:
         try:
             answerer.dispatch(chunks)
@@ -85,21 +85,21 @@ def _read_on(
 
 
 def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
-    """Wait while another thread reads, until it has our response or lets us read."""
+    """Wait while another thread reads, until it has our response or passes on the role of the reader."""
     check_signals()
     if deadline is None:
         waiter.lock.acquire()
         return
-    left_s = deadline - monotonic()
-    if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
+    remaining_s = deadline - monotonic()
+    if (remaining_s <= 0 or not waiter.lock.acquire(timeout=remaining_s)) and waiter.response is None:
         raise DeadlineExceeded("a response")
 
 
 def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[bytes], deadline: float | None) -> None:
-    """Write a frame as `Transport.send` does; while that waits, read what comes, if no other thread does.
+    """Write a frame as `Transport.send`; while the write waits, read, if no other thread does.
 
-    For connections that neither a loop nor a monitor reads: a peer that cannot write to us may not read either, and
-    both would wait. The caller has the role of the sender. Data that a stream must not take yet is not read.
+    For connections without a loop or a monitor that reads: a peer that cannot write to us may not read either, and
+    both would wait. The caller has the role of the sender. Nothing is read while a stream is full.
     """
     write_by, in_part = NOW, False
     while True:
@@ -120,11 +120,11 @@ def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[byte
         answerer.poll()
         if link.closed is not None:
             raise ConnectionClosed(link.closed)
-        write_by = now + _GLANCE_S if deadline is None else min(deadline, now + _GLANCE_S)
+        write_by = now + _POLL_INTERVAL_S if deadline is None else min(deadline, now + _POLL_INTERVAL_S)
 
 
 def abandon(link: Link, sent: Sent) -> None:
-    """Give up on a call that has been sent: no caller waits for its answer."""
+    """Give up on a call that was sent: its answer is dropped."""
     stream_id, _, _, waiter, _ = sent
     if waiter is None:
         link.stop_reading(link.watch)
@@ -138,16 +138,16 @@ def start(
     payload: bytes,
     timeout_ns: int,
     deadline: float,
-    done: Callable[[Response | None], None],
+    callback: Callable[[Response | None], None],
 ) -> None:
-    """Send a request whose response goes to a function."""
+    """Send a request whose response is passed to a function."""
     if not link.wait_to_send(deadline):
         raise DeadlineExceeded(method)
     try:
         if link.closed is not None:
             raise ConnectionClosed(link.closed)
         stream_id, frame, _ = link.client.request(service, method, payload, timeout_ns)
-        link.waiters[stream_id] = Callback(done)
+        link.waiters[stream_id] = Callback(callback)
         try:
             link.transport.send(link.client_id, frame, deadline)
         except (DeadlineExceeded, ConnectionClosed):
@@ -158,10 +158,10 @@ def start(
         link.sender.release()
 
 
-def begun_late(link: Link, sent: Sent) -> Sent | None:
-    """See to a request that `begin` could not write at once: the peer reads too little.
+def continue_write_later(link: Link, sent: Sent) -> Sent | None:
+    """Handle a request that `begin` could not write at once, because the peer reads too little.
 
-    Writing it to its end is not for the thread that only begins; `collect` does it. None if nothing was written.
+    `collect` writes the rest, since `begin` must not wait. None if nothing was written.
     """
     stream_id, method, deadline, waiter, failure = sent
     if isinstance(failure, ConnectionClosed):
@@ -169,10 +169,10 @@ def begun_late(link: Link, sent: Sent) -> Sent | None:
     if not isinstance(failure, SentInPart):
         abandon(link, sent)
         return None
-    if waiter is None:  # while `collect` writes the rest, a thread must go on reading
+    if waiter is None:  # while `collect` writes the rest, another thread must continue reading
         waiter = link.waiters[stream_id] = Waiter()
         link.stop_reading(None)
-        link.have_watched()
+        link.watch_now()
     return stream_id, method, deadline, waiter, failure
 
 
@@ -184,7 +184,7 @@ def _after_failed_write(
     *,
     reading: bool,
 ) -> None:
-    """See what can be done for a request that was not written, or in part: write the rest, or raise why not."""
+    """Handle a request that was not or only partly written: write the rest, or raise the error."""
     reason = failure.reason if isinstance(failure, ConnectionClosed) else None
     if isinstance(failure, SentInPart) and link.wait_to_send(deadline):
         try:
@@ -196,13 +196,15 @@ def _after_failed_write(
         finally:
             link.sender.release()
     if reason is None:
-        raise DeadlineExceeded("the peer to read")  # a new one: callers hold the other, and a traceback holds callers
-    # The peer's last bytes before it went may hold the answer, or the reason.
+        raise DeadlineExceeded(
+            "the peer to read"
+        )  # a new error: callers keep the old one, whose traceback would keep their frames
+    # The peer's last bytes may contain the answer, or the reason.
     _drain_before_close(link, answerer, reason, reading)
 
 
 def _drain_before_close(link: Link, answerer: Answerer, reason: str, reading: bool) -> None:
-    """The write failed: take in what had already arrived, then close."""
+    """After a failed write, process arrived bytes, then close the connection."""
     if reading or link.reader.acquire(False):
         try:
             while link.closed is None:

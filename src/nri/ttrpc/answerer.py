@@ -1,8 +1,7 @@
-"""The answering side of a connection: hand out what was read, and answer the requests among it.
+"""The answering side of a connection: pass on what was read, and answer the peer's requests.
 
-Runs in whichever thread has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
-`poll`. Only `serve` has the time to wait for a peer that does not read; the replies of the others are left to
-`nri.ttrpc.outbox` then. Requests are answered by `nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
+Runs in the thread that has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
+`poll`. Only `serve` may wait for a peer that does not read; the replies of the others go to `nri.ttrpc.outbox` then.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.link import Link
 
-    #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
+    #: Answers a request: returns the reply's bytes, or LATER and calls `Endpoint.reply` itself later; raises to fail
+    #: it.
     Handler = Callable[[Request], "bytes | object"]
 
 __all__ = ["LATER", "NOW", "Answerer", "Handler"]
@@ -35,16 +35,16 @@ __all__ = ["LATER", "NOW", "Answerer", "Handler"]
 #: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
-#: A peer that tells a longer timeout with a request has a reply wait no longer than this, in seconds.
-TOLD_TIMEOUT_S = 300.0
-#: How often `poll` reads at one time, so that a peer that never stops sending does not keep it from the others.
-POLL_READS = 16
-#: A deadline for what must not wait at all.
+#: The most seconds that a reply waits for a peer that does not read, whatever timeout its request has.
+MAX_REPLY_WAIT_S = 300.0
+#: The most reads of one `poll`, so that a peer that never stops sending does not block the other connections.
+MAX_READS_PER_POLL = 16
+#: The deadline of operations that must not wait.
 NOW = 0.0
 
 
 class Answerer:
-    """Hands out what comes over a link: responses to the callers that wait for them, requests to the handler."""
+    """Passes received responses to waiting callers, and received requests to the handler."""
 
     __slots__ = ("_handler", "_link", "_outbox", "_streams")
 
@@ -59,9 +59,9 @@ class Answerer:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def dispatch(self, chunks: list[tuple[int, bytes]], *, patient: bool = False) -> None:
-        """Hand out what was read. The caller has the role of the reader.
+        """Pass on what was read. The caller has the role of the reader.
 
-        `patient`: it waits until the peer reads the replies; else they are written as soon as it does.
+        `patient`: wait until the peer reads the replies; else they are written as soon as it does.
         """
         link = self._link
         for conn_id, chunk in chunks:
@@ -87,16 +87,16 @@ class Answerer:
                         self._refuse_frame(request, patient)
 
     def _stream(self, streams: dict[int, Receiving], data: Data) -> None:
-        """Hand a message of a stream to its receiver."""
+        """Pass a message of a stream to its receiver."""
         stream = streams.get(data.stream_id)
         if stream is not None:
             stream.arrived(data)
-            if data.last and streams is self._link.client_streams:  # the whole stream is over
+            if data.last and streams is self._link.client_streams:  # both directions are over
                 streams.pop(data.stream_id, None)
                 self._link.waiters.pop(data.stream_id, None)
 
     def serve(self, until: Callable[[], object] | None, deadline: float | None) -> str | None:
-        """Read and answer until the connection ends, and return why; or until `until()` holds, and return None."""
+        """Read and answer until the connection ends, and return the reason; or until `until()` is true (None)."""
         link = self._link
         with link.reader:
             while link.closed is None:
@@ -109,34 +109,34 @@ class Answerer:
                 except (ConnectionClosed, ProtocolError) as error:
                     link.fail(error.reason)
                 except DeadlineExceeded:
-                    if until is None or not self._catch_up(until):
+                    if until is None or not self._read_arrived(until):
                         raise
         return link.closed
 
-    def _catch_up(self, until: Callable[[], object]) -> bool:
-        """Take what is there at the deadline, because it may be this side that is late; whether `until()` holds then.
+    def _read_arrived(self, until: Callable[[], object]) -> bool:
+        """Process arrived bytes at the deadline, because this side may be late; returns whether `until()` is true then.
 
         True also if the connection has ended.
         """
         link = self._link
         try:
-            for _ in range(POLL_READS):
+            for _ in range(MAX_READS_PER_POLL):
                 if until() or link.closed is not None:
                     return True
                 self.dispatch(link.transport.receive_now(), patient=True)
         except DeadlineExceeded:
-            pass  # there is nothing more
+            pass  # everything is read
         except (ConnectionClosed, ProtocolError) as error:
             link.fail(error.reason)
         return bool(until()) or link.closed is not None
 
     def poll(self, wait_s: float = 0.0) -> None:
-        """Read what is there; nothing if another thread is reading, which then takes it, and does so for `wait_s`."""
+        """Process arrived bytes, unless another thread is reading for all of `wait_s` and does it."""
         link = self._link
         if not link.reader.acquire(timeout=wait_s):
             return
         try:
-            for _ in range(POLL_READS):
+            for _ in range(MAX_READS_PER_POLL):
                 if link.closed is not None or link.full:
                     break
                 self.dispatch(link.transport.receive_now())
@@ -147,7 +147,7 @@ class Answerer:
         finally:
             link.stop_reading(None)
             if not link.full:
-                link.have_watched()
+                link.watch_now()
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Answerer:
             return
         try:
             reply = self._handler(request)
-        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
+        except Exception as error:  # noqa: BLE001 - the caller must get an answer
             self._refuse(request, *status_of(error), patient)
             return
         if reply is LATER:
@@ -175,7 +175,7 @@ class Answerer:
             self._refuse(request, Code.INTERNAL, wrong, patient)
 
     def _refuse_frame(self, refusal: Response, patient: bool) -> None:
-        """Answer a frame that broke a rule; its stream, if it has one, is over."""
+        """Answer an invalid frame, and end its stream, if there is one."""
         stream = self._link.server_streams.pop(refusal.stream_id, None)
         if stream is not None:
             stream.response = refusal
@@ -186,18 +186,18 @@ class Answerer:
         self._send(self._link.server.respond(request.stream_id, b"", code, message), patient)
 
     def reply(self, request: Request, payload: bytes, code: int, message: str, patient: bool) -> None:
-        """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
+        """Answer a request for which the handler returned LATER. Has no effect after the end of the connection."""
         self._send(self._link.server.respond(request.stream_id, payload, code, message), patient, request.timeout_ns)
 
     def _send(self, frame: bytes, patient: bool, timeout_ns: int = 0) -> None:
-        """Send it now, or wait, or leave it to the outbox. `timeout_ns`: how long the peer itself would wait for it."""
+        """Send a frame now, or wait, or leave it to the outbox. `timeout_ns`: the timeout in the peer's request."""
         link = self._link
         sender = link.sender
-        deadline = monotonic() + max(link.reply_timeout_s, min(timeout_ns * 1e-9, TOLD_TIMEOUT_S))
+        deadline = monotonic() + max(link.reply_timeout_s, min(timeout_ns * 1e-9, MAX_REPLY_WAIT_S))
         try:
             if not sender.acquire(False):
                 if not patient:
-                    self._leave(frame, deadline)
+                    self._defer(frame, deadline)
                     return
                 if not link.wait_to_send(deadline):
                     raise DeadlineExceeded("the peer to read")
@@ -211,10 +211,10 @@ class Answerer:
         except DeadlineExceeded as error:
             if patient:
                 link.fail("closed (the peer does not read its replies)")
-            else:  # what was written in part has to be written to its end, also if nothing else is
-                self._leave(b"" if isinstance(error, SentInPart) else frame, deadline)
+            else:  # a partly written frame must be completed
+                self._defer(b"" if isinstance(error, SentInPart) else frame, deadline)
 
-    def _leave(self, frame: bytes, deadline: float) -> None:
-        """Have a reply written later."""
-        self._link.behind = True  # callers must not stop reading for a write that may have to wait
+    def _defer(self, frame: bytes, deadline: float) -> None:
+        """Leave a reply to the outbox."""
+        self._link.behind = True  # callers must not stop reading for a write that may wait
         self._outbox.put(frame, deadline)
