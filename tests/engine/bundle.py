@@ -1,6 +1,6 @@
 """Containers that an OCI runtime runs from our specs, and what they print: no engine around them.
 
-Rules: everything has a name of its own and is gone afterwards: container, cgroup, folders.
+Everything has a name of its own and is gone afterwards: container, cgroup, folders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An engine that is served over its socket, with a busybox image and a bridge of its own, for tests of calls.
 
-One job: :class:`Live`. Rules: all that it puts onto the machine carries the machine's name, so that `Machine.close`
+One job: :class:`Live`. All that it puts onto the machine carries the machine's name, so that `Machine.close`
 finds what a test leaves behind.
 """
 

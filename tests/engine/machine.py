@@ -1,6 +1,6 @@
 """What the engine's tests put onto the machine, and what must be gone after each: counted before and after.
 
-One job: :class:`Machine`, a folder of a test's own with bundles of a busybox container. Rules: each container's id,
+One job: :class:`Machine`, a folder of a test's own with bundles of a busybox container. Each container's id,
 cgroup and bundle has the folder's name in it, so that all of it is found by that name, also after a failure.
 """
 

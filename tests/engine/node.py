@@ -1,6 +1,6 @@
 """An engine with plugins in a test's hands: its folder, its lives one after another, and what is left in the end.
 
-One job: :class:`Node`. Rules: one image for all tests of a run, unpacked once and copied; every pod, cgroup and mount
+One job: :class:`Node`. One image for all tests of a run, unpacked once and copied; every pod, cgroup and mount
 has the machine's name; what plugins are told is written down by `Recorder`, in the order in which they are told.
 """
 

@@ -1,6 +1,6 @@
 """The engine's column of docs/reference/runtimes.md, cell by cell, by `nri conformance runtime` and by plugins.
 
-Rules: the outcome is measured first and then compared, so what stops working and what starts to work both fail.
+The outcome is measured first and then compared, so what stops working and what starts to work both fail.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The surroundings of the engine examined before it starts: programs, networks, kernel, with what to do about each.
 
-Rules: looks, and changes nothing; every row says what was found, in words that can be read alone.
+Looks, and changes nothing; every row says what was found, in words that can be read alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from nri.engine.spec import Machine
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 from nri.text import plain
-
-__all__ = ["Check", "State", "examine", "grpcio", "kernel", "lacking", "missing", "networks", "programs", "version_of"]
 
 #: ``missing``: the engine cannot do its work; ``limited``: it does, with less, or in other places than usual.
 State = Literal["ok", "limited", "missing"]

@@ -22,8 +22,6 @@ from nri.metrics import Observer
 if TYPE_CHECKING:
     from nri.interfaces import Reporter
 
-__all__ = ["Daemon"]
-
 _log = logging.getLogger(__name__)
 
 

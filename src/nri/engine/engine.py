@@ -31,8 +31,6 @@ from nri.engine.network import find_network
 from nri.engine.replay import Replay
 from nri.engine.state import Store
 
-__all__ = ["Condition", "Engine"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -1,6 +1,6 @@
 """The abilities of this machine, this engine and its OCI runtime, found out once: the values that specs need.
 
-Rules: read only; what cannot be read counts as not there.
+Read only; what cannot be read counts as not there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from nri.engine.spec.capabilities import KNOWN
 from nri.engine.spec.inputs import Device, Machine
 from nri.engine.support.errors import InvalidRequest
 from nri.files import walk
-
-__all__ = ["find_devices", "look", "with_features"]
 
 _CGROUPS = Path("sys/fs/cgroup")
 _RESOURCE = "CAP_SYS_RESOURCE"

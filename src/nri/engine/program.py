@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nri.engine.config import EngineConfig
     from nri.interfaces import Reporter
 
-__all__ = ["serve"]
-
 _log = logging.getLogger("nri.engine")
 
 

@@ -34,8 +34,6 @@ from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
 from nri.errors import NriError, describe
 
-__all__ = ["RECORD_LOST", "Replay", "lost_container", "lost_pod", "sweep"]
-
 #: The reason of a container whose record cannot be read.
 RECORD_LOST = "RecordLost"
 _KEY = "io.kubernetes.cri."
@@ -246,7 +244,7 @@ def _pods(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
 
 
 def _strays(names: Iterable[str], known: Collection[str]) -> list[str]:
-    """The names that belong to no id; images that a container mounts have its id and a number. Pure."""
+    """The names that belong to no id; images that a container mounts have its id and a number."""
     return sorted(name for name in names if name.partition("-image")[0] not in known)
 
 

@@ -40,7 +40,7 @@ def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(
 def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
     made: Evictions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(evictions, "MOST", 2)
+    monkeypatch.setattr(evictions, "MAX_EVICTIONS", 2)
     ended = list[str]()
     for turn in range(2):
         go = threading.Event()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri import logs
-from nri.cri.logs import LONGEST, Joiner, LogEntry, parse_line, read_log
+from nri.cri.logs import MAX_LINE_BYTES, Joiner, LogEntry, parse_line, read_log
 from nri.files import open_regular
 
 T = "2026-01-02T03:04:05.000000001Z"
@@ -44,19 +44,21 @@ def test_parts_are_joined_for_each_stream_by_itself(tmp_path: Path) -> None:
 
 def test_a_line_that_never_ends_comes_in_parts() -> None:
     joiner = Joiner()
-    assert joiner.add(LogEntry(T, "stdout", b"x" * LONGEST, True)) == LogEntry(T, "stdout", b"x" * LONGEST)
+    assert joiner.add(LogEntry(T, "stdout", b"x" * MAX_LINE_BYTES, True)) == LogEntry(
+        T, "stdout", b"x" * MAX_LINE_BYTES
+    )
 
 
 def test_a_line_of_very_many_parts_costs_no_more_than_its_length() -> None:
     joiner, part = Joiner(), LogEntry(T, "stdout", b"x", True)  # of a program that writes byte by byte
     before = time.process_time()
     assert not any(joiner.add(part) for _ in range(600_000))
-    assert joiner.rest() == [LogEntry(T, "stdout", b"x" * 600_000)]
+    assert joiner.take_unfinished() == [LogEntry(T, "stdout", b"x" * 600_000)]
     assert time.process_time() - before < 4
 
 
 def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
-    log, text = tmp_path / "0.log", "x" * 3 * LONGEST + "end"
+    log, text = tmp_path / "0.log", "x" * 3 * MAX_LINE_BYTES + "end"
     log.write_text(row("before") + row(text) + row("after"))
     before, *pieces, after = read_log(str(log))
     assert (before.text, after.text) == (b"before", b"after")

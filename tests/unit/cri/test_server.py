@@ -144,7 +144,7 @@ class Endless(grpc.GenericRpcHandler):
 def endless(path: Path, most_of_one: int, connections: int) -> Iterator[tuple[Endless, list[grpc.Channel]]]:
     """A server of six threads with such methods, and connections to it."""
     handler = Endless()
-    server = bind(str(path), ThreadPool(6), [handler], most_of_one=most_of_one)
+    server = bind(str(path), ThreadPool(6), [handler], max_calls_per_connection=most_of_one)
     server.start()
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:
@@ -174,7 +174,7 @@ def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_re
             with pytest.raises(grpc.RpcError) as caught:
                 begin()
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert "there may be 4 at a time" in caught.value.details()
+            assert "4 may run at a time" in caught.value.details()
         for channel in channels:
             assert channel.unary_unary("/a.B/Version")(b"hello", timeout=20) == b"hello"
         with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
@@ -200,7 +200,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError, match="folder of its own"):
+    with pytest.raises(PermissionError, match="writable by others"):
         bind(str(folder / "s.sock"), ThreadPool(1), [Echo()])
     folder.chmod(0o1777)
     started(folder / "s.sock").stop(0).wait()
@@ -301,7 +301,7 @@ def listening() -> set[str]:
 def test_names_that_are_all_taken_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module.secrets, "token_hex", lambda _: "aa")
     (tmp_path / ".aa").mkdir()
-    with pytest.raises(FileExistsError, match="full of folders"):
+    with pytest.raises(FileExistsError, match="no free short folder name"):
         bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
 
 

@@ -90,14 +90,14 @@ def test_classes_are_resolved_and_the_empty_one_takes_settings_away() -> None:
 def test_unresolved_refused() -> None:
     asked = classes("fast", "gold")
     assert Generator({}, compat="reference").adjust(asked) == {"linux": {}}
-    with pytest.raises(SpecError, match='BlockIO class in OCI Spec: this runtime has no classes, not "fast"'):
+    with pytest.raises(SpecError, match='BlockIO class in OCI Spec: this runtime has no classes, "fast" is unknown'):
         Generator({}).adjust(asked)
-    with pytest.raises(SpecError, match='RDT class in OCI Spec: this runtime has no classes, not "gold"'):
+    with pytest.raises(SpecError, match='RDT class in OCI Spec: this runtime has no classes, "gold" is unknown'):
         Generator({}).adjust(classes(rdt_class="gold"))
     assert Generator({}).adjust(classes("", "")) == {"linux": {}}
     device = adjustment(CDI_devices=[{"name": "v/c=1"}])
     assert Generator({}, compat="reference").adjust(device) == {}
-    with pytest.raises(SpecError, match="CDI devices: this runtime has no CDI: v/c=1"):
+    with pytest.raises(SpecError, match="CDI devices: this runtime does not support CDI: v/c=1"):
         Generator({}).adjust(device)
 
 

@@ -114,5 +114,5 @@ def test_unknown_values_refused() -> None:
     spec = {"linux": {"memoryPolicy": {"mode": "MPOL_BIND"}}, "process": {"ioPriority": {"class": "IOPRIO_CLASS_RT"}}}
     made = adjust(spec, Rules.REFERENCE, linux={**adjusted, "io_priority": {"class": 96}})
     assert made == {"process": {"scheduler": {"policy": "", "flags": [""]}}, "linux": {}}
-    with pytest.raises(SpecError, match="LinuxScheduler: 99 is no value of LinuxSchedulerPolicy"):
+    with pytest.raises(SpecError, match="LinuxScheduler: 99 is not a value of LinuxSchedulerPolicy"):
         adjust(spec, linux=adjusted)

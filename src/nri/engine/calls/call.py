@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["CHUNK", "Call", "chunks", "end_event", "has_labels", "matches_id"]
-
 #: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
 CHUNK = 500
 

@@ -50,8 +50,6 @@ from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
 
-__all__ = ["ContainerCreation", "image_config"]
-
 _log = logging.getLogger(__name__)
 
 

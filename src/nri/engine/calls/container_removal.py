@@ -16,8 +16,6 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import EngineError, NotFound
 from nri.threads import run_all
 
-__all__ = ["ContainerRemoval"]
-
 
 class ContainerRemoval:
     """Stops and removes containers."""

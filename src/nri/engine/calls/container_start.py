@@ -14,8 +14,6 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
 
-__all__ = ["START_FAILED", "ContainerStart"]
-
 #: The exit code and reason of a container that could not be started, as in containerd and CRI-O.
 START_FAILED = (128, "StartError")
 

@@ -10,8 +10,6 @@ from nri.engine.calls.call import Call
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.support.errors import TooMany
 
-__all__ = ["EventCalls"]
-
 #: Each listener has one of the server's threads as long as it listens.
 LISTENERS = 32
 

@@ -23,8 +23,6 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, WrongState
 from nri.errors import RequestError
 
-__all__ = ["ExecutionCalls", "RunningContainers", "Streaming", "fitting"]
-
 #: The longest message that clients accept is 16 MiB; this leaves room for the other fields.
 MAX_OUTPUT_BYTES = (16 << 20) - 4096
 #: For a client whose deadline is now; 0 would mean no limit.
@@ -170,7 +168,7 @@ class RunningContainers:
 
 
 def fitting(stdout: bytes, stderr: bytes, room: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
-    """Both outputs cut so that together they fit into a message; neither takes the other's half. Pure."""
+    """Both outputs cut so that together they fit into a message; neither takes the other's half."""
     out = stdout[: max(room - len(stderr), room // 2)]
     return out, stderr[: max(room - len(out), room // 2)]
 

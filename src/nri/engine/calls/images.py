@@ -22,8 +22,6 @@ from nri.engine.support.errors import CommandFailed, EngineError, NotFound
 from nri.errors import RequestError
 from nri.files import Usage
 
-__all__ = ["ImageCalls"]
-
 #: How the kubelet knows an error that is not the image's (k8s.io/cri-api/pkg/errors), and skopeo's words for it.
 UNREACHABLE = "RegistryUnavailable"
 _UNREACHABLE = re.compile(r"connection refused|no such host|i/o timeout|no route to host|network is unreachable")
@@ -94,7 +92,7 @@ class ImageCalls:
 
 
 def image_message(image: Image) -> pb.Image:
-    """An image as the CRI says it. Pure."""
+    """An image as the CRI says it."""
     name = image.user.partition(":")[0]
     number = parse_id(name)  # as the container's user is read, because the kubelet trusts this for runAsNonRoot
     return pb.Image(
@@ -118,7 +116,7 @@ def usage_message(store: ImageStore, usage: Usage) -> pb.FilesystemUsage:
 
 
 def credentials_for(auth: pb.AuthConfig, domain: str) -> Credentials | None:
-    """A request's login for a registry; None if it was given for another one, or is empty. Pure.
+    """A request's login for a registry; None if it was given for another one, or is empty.
 
     Raises RequestError for a registry token, which skopeo takes on its command line only, where everyone can read it.
     """

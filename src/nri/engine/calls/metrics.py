@@ -18,8 +18,6 @@ from nri.engine.calls.stats import Readings
 from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfer
 from nri.engine.state import ContainerRecord, PodRecord
 
-__all__ = ["MetricCalls"]
-
 _S = 1_000_000_000
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _FAULTS = ("failure_type", "scope")

@@ -35,8 +35,6 @@ from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.errors import RequestError
 from nri.files import private_folder, remove_tree
 
-__all__ = ["PodCreation", "PodFiles", "PodSteps"]
-
 _log = logging.getLogger(__name__)
 
 #: How long the kernel has for SIGKILL, in seconds, before the OCI runtime is asked.
@@ -314,7 +312,7 @@ class PodFiles:
 
 
 def hosts_text(hostname: str, ips: Sequence[str]) -> str:
-    """The /etc/hosts of a pod with its own network. Pure."""
+    """The /etc/hosts of a pod with its own network."""
     rows = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     if hostname:
         rows += [f"{ip}\t{hostname}" for ip in ips]
@@ -322,7 +320,7 @@ def hosts_text(hostname: str, ips: Sequence[str]) -> str:
 
 
 def resolv_text(dns: pb.DNSConfig) -> str:
-    """The /etc/resolv.conf of a pod with DNS settings; "" for one without. Pure."""
+    """The /etc/resolv.conf of a pod with DNS settings; "" for one without."""
     rows = [f"nameserver {server}" for server in dns.servers]
     if dns.searches:
         rows.insert(0, f"search {' '.join(dns.searches)}")
@@ -388,7 +386,7 @@ def pause_root(bundle: Path) -> Path:
 
 
 def pause_spec(spec: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """The spec of a pause process in namespaces that are pinned already and have sysctls and host name set. Pure."""
+    """The spec of a pause process in namespaces that are pinned already and have sysctls and host name set."""
     result = {**spec, "linux": {**spec["linux"]}}
     result.pop("hostname", None)
     result["linux"].pop("sysctl", None)

@@ -17,8 +17,6 @@ from nri.engine.lifecycle.undo import take_back
 from nri.engine.state import PodState
 from nri.engine.support.errors import EngineError, NotFound
 
-__all__ = ["PodRemoval"]
-
 
 class PodRemoval:
     """Stops and removes pods."""

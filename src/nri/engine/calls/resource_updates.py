@@ -18,8 +18,6 @@ from nri.engine.lifecycle.resources import result_of
 from nri.engine.spec import container_resources
 from nri.engine.state.tables import next_container_state
 
-__all__ = ["ResourceUpdates"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call
 
-__all__ = ["Facts", "RuntimeInfoCalls"]
-
 NAME = "nri-engine"
 #: Of the CRI's messages, and of the kubelet's side of the call Version, which has not moved since 2016.
 API_VERSION, KUBELET_VERSION = "v1", "0.1.0"

@@ -28,8 +28,6 @@ from nri.engine.support.errors import EngineError
 from nri.files import Usage
 from nri.host.cgroups import expand_slice
 
-__all__ = ["Reading", "Readings", "StatsCalls"]
-
 _DEFAULT_INTERFACE = "eth0"
 _RATE_NS = 500_000_000
 _ROOM_NS = 10_000_000_000
@@ -150,7 +148,7 @@ class StatsCalls:
 
 
 def cpu_message(reading: Reading) -> pb.CpuUsage:
-    """Processor time. Pure."""
+    """Processor time."""
     assert reading.stats is not None
     return pb.CpuUsage(
         timestamp=reading.at_ns,
@@ -160,7 +158,7 @@ def cpu_message(reading: Reading) -> pb.CpuUsage:
 
 
 def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
-    """Memory; what is available is the limit less the working set, if there is a limit. Pure."""
+    """Memory; what is available is the limit less the working set, if there is a limit."""
     return pb.MemoryUsage(
         timestamp=at_ns,
         working_set_bytes=_number(stats.working_set_bytes),
@@ -173,7 +171,7 @@ def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
 
 
 def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
-    """Swap. Pure."""
+    """Swap."""
     return pb.SwapUsage(
         timestamp=at_ns,
         swap_available_bytes=_number(_rest(stats.swap_limit_bytes, stats.swap_usage_bytes)),
@@ -182,7 +180,7 @@ def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
 
 
 def network_message(interfaces: list[InterfaceStats]) -> pb.NetworkUsage:
-    """A pod's network; loopback is no traffic. Pure."""
+    """A pod's network; loopback is no traffic."""
     message = pb.NetworkUsage(timestamp=time.time_ns())
     for interface in interfaces:
         row = pb.NetworkInterfaceUsage(
@@ -338,7 +336,7 @@ class Readings:
 
 
 def total(parts: list[ContainerStats]) -> ContainerStats:
-    """The sum of readings; None where no part has a value. Pure."""
+    """The sum of readings; None where no part has a value."""
     sums: dict[str, int] = {}
     for part in parts:
         for name in _COUNTED:

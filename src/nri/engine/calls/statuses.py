@@ -17,8 +17,6 @@ from nri.engine.calls.call import Call, chunks, has_labels, matches_id
 from nri.engine.lifecycle.inventory import STATES, ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.state import ContainerRecord, PodRecord, PodState
 
-__all__ = ["StatusCalls", "container_info", "container_item", "pod_info", "pod_item"]
-
 
 class StatusCalls:
     """Reports pods and containers."""
@@ -90,7 +88,7 @@ class StatusCalls:
 
 
 def pod_item(record: PodRecord) -> pb.PodSandbox:
-    """A pod as lists have it. Pure."""
+    """A pod as lists have it."""
     name = record.config["metadata"]["name"]
     return pb.PodSandbox(
         id=record.id,
@@ -119,7 +117,7 @@ def pod_info(pod: PodEntry) -> dict[str, Any]:
 
 
 def container_item(record: ContainerRecord) -> pb.Container:
-    """A container as lists have it. Pure."""
+    """A container as lists have it."""
     image = json_format.ParseDict(record.config["image"], pb.ImageSpec(), ignore_unknown_fields=True)
     return pb.Container(
         id=record.id,

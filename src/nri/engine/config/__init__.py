@@ -1,6 +1,6 @@
 """The engine's configuration: one frozen value, and where each part of it came from.
 
-Rules: nothing here looks for programs or changes the machine. Every key of ``engine.toml`` is a field of the classes in
+Nothing here looks for programs or changes the machine. Every key of ``engine.toml`` is a field of the classes in
 `values`.
 """
 

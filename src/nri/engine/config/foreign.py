@@ -1,6 +1,6 @@
 """Files of other runtimes as layers of the engine's settings: containerd's configuration and iSulad's daemon.json.
 
-Rules: only what they say about NRI counts, read by `nri.config.runtimes` as those runtimes read it. A mistake that
+Only what they say about NRI counts, read by `nri.config.runtimes` as those runtimes read it. A mistake that
 takes a setting away is an error here, with line and suggestion; what is only odd is a note.
 """
 
@@ -18,8 +18,6 @@ from nri.config.runtimes.reading import Kind, Reading, Remark, RuntimeNri
 from nri.config.runtimes.remark_texts import texts_of
 from nri.config.settings import FileLayer
 from nri.errors import ConfigError
-
-__all__ = ["containerd_layer", "isulad_layer", "unpacked"]
 
 #: Remarks that take nothing away here: the engine understands what is meant, or it is about other programs.
 _NOTES = {

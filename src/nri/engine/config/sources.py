@@ -17,8 +17,6 @@ from nri.config.settings import FileLayer, SettingsLoader
 from nri.engine.config.foreign import containerd_layer, isulad_layer, unpacked
 from nri.engine.config.values import EngineConfig
 
-__all__ = ["ENGINE_SETTINGS"]
-
 #: Keys at the top of a file that make it containerd's.
 _CONTAINERD = {
     "version", "imports", "grpc", "ttrpc", "debug", "metrics", "timeouts", "oom_score", "required_plugins",

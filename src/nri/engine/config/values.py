@@ -1,6 +1,6 @@
 """The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
-Rules: pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
+Pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
 other are a ValueError that names both. Durations are seconds, written as a number or as "5s".
 """
 
@@ -16,20 +16,6 @@ from nri.adaptation import AdaptationSettings
 from nri.config import Duration, check_timeouts
 from nri.policies.default_validator import ValidatorConfig
 from nri.service.settings import HttpSettings
-
-__all__ = [
-    "FIRST_DOMAIN",
-    "CgroupConfig",
-    "ContainerConfig",
-    "DomainConfig",
-    "EngineConfig",
-    "ImageConfig",
-    "NetworkConfig",
-    "NriConfig",
-    "OciRuntime",
-    "Registry",
-    "StreamingConfig",
-]
 
 _MOST_PORT = 65535
 #: The domain of the kubelet's pods.

@@ -11,8 +11,6 @@ import zlib
 from nri.errors import NriError
 from nri.files import open_regular
 
-__all__ = ["archive_source"]
-
 #: The kind of an archive is read from this many of its members at most.
 _MAX_MEMBERS = 100_000
 _KINDS = ("docker-archive:", "oci-archive:", "oci:")

@@ -1,6 +1,6 @@
 """One image on this node, as the store gives it out.
 
-Rules: its files are opened below its root file system, and regular ones only, so no link shows us the node's, and no
+Its files are opened below its root file system, and regular ones only, so no link shows us the node's, and no
 device or pipe of an image is touched.
 """
 
@@ -15,8 +15,6 @@ from typing import Any
 
 from nri.engine.support.errors import InvalidRequest
 from nri.host.root import open_below
-
-__all__ = ["Image", "account_file"]
 
 _LIMIT_BYTES = 4 << 20
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)

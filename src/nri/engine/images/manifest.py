@@ -1,9 +1,9 @@
 """Documents of an image, from its maker by way of a registry: index, manifest, configuration. None of it is trusted.
 
-Rules: a document means one thing to every reader: a key that is there twice, also in other letters, which Go's readers
+A document means one thing to every reader: a key that is there twice, also in other letters, which Go's readers
 take for the same one, is refused. Types are checked where they are read. An image's id is the digest of its
 configuration, and that lists the layers: a manifest has as many, and the content of each is compared when it is
-unpacked. Each error names the image. Pure.
+unpacked. Each error names the image.
 """
 
 from __future__ import annotations
@@ -17,20 +17,6 @@ from nri.config.syntax import parse_json
 from nri.engine.images.reference import DIGEST
 from nri.engine.support.errors import InvalidRequest
 from nri.text import plain
-
-__all__ = [
-    "Layers",
-    "Listed",
-    "config_digest",
-    "container_config",
-    "diff_ids",
-    "for_this_machine",
-    "is_index",
-    "layers",
-    "not_for_this_machine",
-    "other_machine",
-    "parse",
-]
 
 #: Bytes of one document at most, as registries and other runtimes have it.
 LIMIT_BYTES = 4 << 20

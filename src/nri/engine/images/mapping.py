@@ -1,6 +1,6 @@
 """The ids of a pod with a user namespace, as its root file systems need them.
 
-Rules: nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside.
+Nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from nri.engine.support.kernel import is_mount_point, mount_mapped
 from nri.files import Seen, walk
-
-__all__ = ["Mapping", "open_way"]
 
 #: A file system, or a kernel, that cannot map ids of mounts.
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)

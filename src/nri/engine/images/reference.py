@@ -1,6 +1,6 @@
 """Names of images, in the one form that all of the field's tools mean: ``docker.io/library/busybox:latest``.
 
-Rules: pure; the grammar is that of github.com/distribution/reference; a name without a registry is Docker Hub's, one
+Pure; the grammar is that of github.com/distribution/reference; a name without a registry is Docker Hub's, one
 without tag and digest has the tag ``latest``.
 """
 
@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from nri.engine.support.errors import InvalidRequest
 from nri.text import cut
-
-__all__ = ["DIGEST", "Reference", "parse_reference"]
 
 HUB = "docker.io"
 _LIMIT, _LONGEST = 255, 512  # of registry and repository; with tag and digest

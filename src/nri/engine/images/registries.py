@@ -1,6 +1,6 @@
 """Registries as this node knows them: mirrors, certificates and credentials, in the files that skopeo reads.
 
-Rules: pure; a password is in no repr and on no command line.
+Pure; a password is in no repr and on no command line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Credentials:
 
 
 def auth_file(host: str, credentials: Credentials) -> str:
-    """The text of an auth.json for one registry. Raises InvalidRequest for credentials that are none. Pure."""
+    """The text of an auth.json for one registry. Raises InvalidRequest for credentials that are none."""
     entry: dict[str, str] = {}
     if credentials.username:
         entry["auth"] = base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
@@ -50,7 +50,7 @@ def auth_file(host: str, credentials: Credentials) -> str:
 
 
 def registries_conf(registries: Iterable[Registry]) -> str:
-    """The text of a registries.conf: no search by short names, and the mirrors of each registry. Pure."""
+    """The text of a registries.conf: no search by short names, and the mirrors of each registry."""
     lines = ["unqualified-search-registries = []", 'short-name-mode = "disabled"']
     for registry in registries:
         lines += [

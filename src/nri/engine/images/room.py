@@ -1,6 +1,6 @@
 """The room on the disk that one image may take, looked at while it is brought and unpacked.
 
-Rules: what is on the disk counts, never what an image says of itself; an image that has no bound of its own still
+What is on the disk counts, never what an image says of itself; an image that has no bound of its own still
 leaves the disk a part of what was free.
 """
 
@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from nri.engine.support.errors import EngineError
 from nri.files import Usage, usage
-
-__all__ = ["Limits", "Room"]
 
 #: The part of the free room that one image leaves to others.
 _LEFT = 10

@@ -1,6 +1,6 @@
 """Root file systems of containers: an image's files below, what the container writes above.
 
-Rules: overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
+Overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
 container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once. Where
 ids are mapped, the image's files are mounted mapped; a file system that cannot do that has them copied.
 """
@@ -22,8 +22,6 @@ from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.files import Usage, private_folder, read_regular, remove_tree, usage, write_whole
-
-__all__ = ["Snapshots"]
 
 #: The longest record.
 _RECORD_BYTES = 1 << 20

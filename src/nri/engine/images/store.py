@@ -1,6 +1,6 @@
 """The images of this node: pulled, listed, removed, and mounted for containers.
 
-Rules: an image is its configuration's digest; names point to ids in one file that is replaced whole. A pull works in a
+An image is its configuration's digest; names point to ids in one file that is replaced whole. A pull works in a
 folder of its own and renames it at the end. Two pulls of one image do the work once. The files that a
 container uses stay on the disk until the container is gone, though its name is not listed any more.
 """
@@ -52,8 +52,6 @@ from nri.files import (
     sync_folder,
     write_whole,
 )
-
-__all__ = ["ImageStore", "KeyLocks"]
 
 _SHORTEST_PREFIX = 6
 #: So many pulls at a time; the others wait, so that a node's disk and memory are not given to pulls alone.

@@ -1,6 +1,6 @@
 """Images brought here by skopeo, from registries and from archives.
 
-Rules: credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
+Credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
 a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
 """
 
@@ -19,8 +19,6 @@ from nri.engine.images.registries import Credentials, Registry, auth_file, regis
 from nri.engine.support.command import run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, NotFound
 from nri.files import walk
-
-__all__ = ["OnProgress", "Progress", "Transport", "fatal_words"]
 
 POLICY = Path("/etc/containers/policy.json")
 _TOTAL_S = 3600.0

@@ -1,6 +1,6 @@
 """An image's layers as one root file system, by umoci.
 
-Rules: reads the OCI layout that skopeo wrote; umoci keeps layers inside the root file system whatever their symlinks
+Reads the OCI layout that skopeo wrote; umoci keeps layers inside the root file system whatever their symlinks
 say, and fails for one whose content is not what the configuration lists at its place; sizes are what the disk gives.
 """
 
@@ -17,8 +17,6 @@ from nri.engine.images.room import Room
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.files import Usage
-
-__all__ = ["LayoutImage", "in_place_of", "read_layout", "unpack"]
 
 _TIMEOUT_S = 1800.0
 

@@ -15,8 +15,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.support.errors import NotFound
 
-__all__ = ["EventBus", "Subscription"]
-
 _log = logging.getLogger(__name__)
 
 #: How many events wait for one listener, and bytes of them: each has all of its pod's statuses.

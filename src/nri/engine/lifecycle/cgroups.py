@@ -19,8 +19,6 @@ from nri.engine.support.command import readable
 from nri.engine.support.errors import EngineError
 from nri.files import Seen, remove_tree, walk
 
-__all__ = ["Cgroups"]
-
 _ROOT = Path("/sys/fs/cgroup")
 _COUNTED = ("memory", "cpu", "cpuacct", "pids")
 #: How long a process that was killed has to end, in seconds.

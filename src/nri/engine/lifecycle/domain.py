@@ -26,8 +26,6 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
-__all__ = ["Domain", "Messages"]
-
 #: The key in a record of the last state that was reported to plugins, and those states.
 _REPORTED, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)

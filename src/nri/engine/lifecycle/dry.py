@@ -26,9 +26,6 @@ from nri.engine.spec import Machine
 from nri.engine.support.errors import NotFound
 from nri.files import private_folder, remove_tree
 
-__all__ = ["DryMachinery"]
-
-
 #: The value of process.args for a container whose manifest names no command: nobody has looked into its image.
 _COMMAND = "(the command of the image)"
 

@@ -21,8 +21,6 @@ from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import describe
 
-__all__ = ["ExitHandler"]
-
 _log = logging.getLogger(__name__)
 _OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
 

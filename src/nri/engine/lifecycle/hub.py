@@ -21,8 +21,6 @@ from nri.engine.config import NriConfig
 from nri.engine.support.errors import EngineError
 from nri.files import read_regular, write_whole
 
-__all__ = ["NriDomain", "NriHub"]
-
 #: How long after a restart the plugins of before have to come back before they get the events that they missed, in
 #: seconds.
 RETURN_S = 5.0

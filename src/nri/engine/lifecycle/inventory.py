@@ -26,8 +26,6 @@ from nri.engine.state.tables import next_container_state, next_pod_state
 from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular, write_whole
 
-__all__ = ["STATES", "ContainerEntry", "Inventory", "PodEntry", "container_status", "pod_status", "progress", "to_json"]
-
 _log = logging.getLogger(__name__)
 
 #: States of containers in the CRI's words.

@@ -31,8 +31,6 @@ from nri.errors import RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
-__all__ = ["Machinery", "fit"]
-
 _log = logging.getLogger(__name__)
 _PROFILE_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
@@ -197,7 +195,7 @@ class Machinery:
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
-    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each. Pure."""
+    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each."""
     lines = []
     if resources.get("unified") and not machine.cgroup_v2:
         lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")

@@ -12,8 +12,6 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
 
-__all__ = ["Parts"]
-
 
 class Parts(NamedTuple):
     """What the engine hands to each of its calls.

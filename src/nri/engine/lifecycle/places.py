@@ -16,8 +16,6 @@ from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import mount, unmount
 from nri.files import private_folder, remove_tree
 
-__all__ = ["Places", "lock_folders", "make_bundle", "remove_bundle"]
-
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 #: Enough for the files of conmon: two with the exit code, each under another name first, and a mark of an OOM kill.
 _EXITS_OPTIONS = "mode=700,size=64k,nr_inodes=32"

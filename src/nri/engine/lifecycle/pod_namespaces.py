@@ -24,8 +24,6 @@ from nri.files import remove_tree
 from nri.service.systemd import environment_of_child
 from nri.threads import run_on_new_thread
 
-__all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
-
 #: ``uidMappings`` and ``gidMappings`` of a spec.
 IdMappings = Mapping[str, Sequence[Mapping[str, int]]]
 

@@ -25,8 +25,6 @@ from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
 from nri.files import remove_tree
 from nri.text import plain
 
-__all__ = ["CLEARED", "EVICTED", "Processes"]
-
 #: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
 CLEARED = "cleared"
 #: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.

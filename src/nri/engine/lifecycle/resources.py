@@ -28,8 +28,6 @@ from nri.engine.support.errors import EngineError, NotFound, WrongState
 from nri.errors import NriError
 from nri.oci import Generator, without_unset
 
-__all__ = ["Resources", "in_force", "mark_unsupported", "merged", "reasons_of", "result_of"]
-
 _log = logging.getLogger(__name__)
 
 #: Fields of an update that no OCI runtime changes in a container that exists; runc 1.1 reads fewer than crun.
@@ -114,14 +112,14 @@ class Resources:
 
 
 def in_force(spec: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The resources of a spec in the CRI's words, over those that were asked for. Pure."""
+    """The resources of a spec in the CRI's words, over those that were asked for."""
     base = json_format.ParseDict(dict(asked), pb.LinuxContainerResources(), ignore_unknown_fields=True)
     found = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
     return to_json(convert.to_cri(found, base).value)
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Resources with others over them, key by key; lists of huge pages by their size. Pure."""
+    """Resources with others over them, key by key; lists of huge pages by their size."""
     made = dict(old)
     for key, value in new.items():
         if isinstance(value, Mapping) and isinstance(made.get(key), Mapping):
@@ -135,12 +133,12 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_by(wanted: m.LinuxResources) -> list[str]:
-    """The names of the fields that resources set; a zero that means "not set" sets none. Pure."""
+    """The names of the fields that resources set; a zero that means "not set" sets none."""
     return [row.field for row in result_of("", without_unset(wanted)).fields]
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an update in which a new memory limit is one for swap as well, if the container has such a limit. Pure."""
+    """Return an update in which a new memory limit is one for swap as well, if the container has such a limit."""
     made = copy.deepcopy(told)
     memory = made.get("memory") or {}
     swap = spec["linux"]["resources"].get("memory", {}).get("swap")

@@ -15,8 +15,6 @@ from typing import NamedTuple, Self, TypeVar
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError, describe
 
-__all__ = ["Step", "Undo", "take_back"]
-
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Networks of pods: pinned namespaces, and CNI plugins called in them.
 
-Rules: knows no pod and no CRI message; what ADD has begun, DEL takes back, also after a restart, because the answer of
+Knows no pod and no CRI message; what ADD has begun, DEL takes back, also after a restart, because the answer of
 each ADD is kept on disk.
 """
 

@@ -1,6 +1,6 @@
 """CNI plugins called for a pod: ADD in the order of the list, DEL against it, CHECK.
 
-Rules: a plugin is a program that gets JSON and environment, with a deadline; ADD that fails half way is taken back at
+A plugin is a program that gets JSON and environment, with a deadline; ADD that fails half way is taken back at
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
 the configuration of that day; DEL tries all plugins and names the first error. An answer that nobody can read any more
 keeps no pod from being stopped: it is set aside, and the log says that the plugins were not asked.
@@ -23,8 +23,6 @@ from nri.engine.network.results import Attached, PortMapping, capability_argumen
 from nri.engine.support.command import end_left, last_words, run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from nri.files import private_folder, read_regular, set_aside, write_whole
-
-__all__ = ["Cni"]
 
 INTERFACE = "eth0"
 TIMEOUT_S = 60.0

@@ -1,6 +1,6 @@
 """The CNI network of this node: the first usable file of a folder, as every runtime of the field chooses.
 
-Rules: files in the order of their names, ``.conflist``, ``.conf`` and ``.json``; a file that cannot be used is passed
+Files in the order of their names, ``.conflist``, ``.conf`` and ``.json``; a file that cannot be used is passed
 over and named; the folder is read at each call, because operators put the file there while we run.
 """
 
@@ -14,8 +14,6 @@ from typing import Any
 
 from nri.config.syntax import parse_json
 from nri.files import read_regular
-
-__all__ = ["Network", "find_network", "parse_network"]
 
 #: Versions of the CNI specification that this speaks, the newest last.
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -53,7 +51,7 @@ def find_network(folder: Path) -> tuple[Network | None, list[str]]:
 
 
 def parse_network(text: str, source: str = "") -> Network:
-    """A network out of its file: a list, or one plugin alone. Raises ValueError with what is wrong. Pure."""
+    """A network out of its file: a list, or one plugin alone. Raises ValueError with what is wrong."""
     data = parse_json(text)
     if not isinstance(data, dict):
         raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader

@@ -1,6 +1,6 @@
 """Network namespaces that live without a process, pinned as files.
 
-Rules: a namespace is made by a thread that ends with it, and is never entered by another one; its loopback is up;
+A namespace is made by a thread that ends with it, and is never entered by another one; its loopback is up;
 removing one that is gone is no error.
 """
 
@@ -17,8 +17,6 @@ from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_point, mount, unmount, unshare
 from nri.files import private_folder, remove_tree
 from nri.threads import run_on_new_thread
-
-__all__ = ["NetworkNamespaces"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1

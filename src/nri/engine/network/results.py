@@ -1,6 +1,6 @@
 """The values that CNI plugins are given, and those that they answer with.
 
-Rules: pure; a value of a wrong type is an error, and an address is one: it becomes a line of /etc/hosts.
+Pure; a value of a wrong type is an error, and an address is one: it becomes a line of /etc/hosts.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-
-__all__ = ["Attached", "PortMapping", "capability_arguments", "parse_result", "plugin_error"]
 
 
 class PortMapping(NamedTuple):
@@ -31,7 +29,7 @@ class Attached(NamedTuple):
 
 
 def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
-    """The addresses that a result gives to the pod's interface. Raises ValueError. Pure.
+    """The addresses that a result gives to the pod's interface. Raises ValueError.
 
     An address without an interface, or of one inside the namespace, is the pod's; one of the host's side is not.
     """
@@ -90,7 +88,7 @@ def capability_arguments(
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The ``runtimeConfig`` of one plugin: those of our values that it says it takes. Pure."""
+    """The ``runtimeConfig`` of one plugin: those of our values that it says it takes."""
     known: dict[str, Any] = {
         "portMappings": [
             {"hostPort": row.host_port, "containerPort": row.container_port, "protocol": row.protocol.lower(),
@@ -106,6 +104,6 @@ def capability_arguments(
 
 
 def plugin_error(answer: Mapping[str, Any]) -> str:
-    """The sentence of a plugin's error. Pure."""
+    """The sentence of a plugin's error."""
     text = "; ".join(str(answer[key]) for key in ("msg", "details") if answer.get(key))
     return text or f"error {answer.get('code', 'without a number')}"

@@ -1,6 +1,6 @@
 """Processes of containers: made by an OCI runtime, watched by conmon, and known again after the engine's restart.
 
-Rules: knows ids, bundles and OCI dictionaries, and neither CRI nor NRI nor records. Every wait has a deadline; an error
+Knows ids, bundles and OCI dictionaries, and neither CRI nor NRI nor records. Every wait has a deadline; an error
 names the cause, also where only the runtime's own log has it.
 """
 

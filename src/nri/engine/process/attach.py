@@ -1,6 +1,6 @@
 """The attach socket: a container's terminal or streams, for as many as want to watch and type.
 
-Rules: conmon sends one packet for each piece of output, its first byte says which stream; what is written goes to the
+Conmon sends one packet for each piece of output, its first byte says which stream; what is written goes to the
 container's stdin. The socket is opened through its folder's descriptor, so that a long path does not matter.
 """
 
@@ -13,8 +13,6 @@ from typing import Self
 
 from nri.engine.support.command import readable
 from nri.engine.support.errors import EngineError
-
-__all__ = ["STDERR", "STDOUT", "Attachment"]
 
 STDOUT, STDERR = 2, 3
 _PACKET = 1 << 16

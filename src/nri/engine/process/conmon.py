@@ -1,6 +1,6 @@
 """conmon: the parent of a container, which outlives the engine, writes the container's log and keeps its exit code.
 
-One job: start one conmon for each container, and speak to it. Rules: conmon creates the container through the OCI
+Start one conmon for each container, and speak to it. Conmon creates the container through the OCI
 runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
 folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files, exit code), so that nothing is
 left of one that is killed in the middle of writing it.
@@ -27,8 +27,6 @@ from nri.errors import RequestError
 from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
 from nri.host.root import MACHINE
-
-__all__ = ["NUMBER_BYTES", "PERSIST", "Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
 
 TIMEOUT_S = 60.0
 _SYNC_LIMIT = 1 << 20
@@ -260,7 +258,7 @@ def _check_opened(path: Path, pid: int) -> None:
 
 
 def parse_sync(line: bytes) -> tuple[int, str]:
-    """Conmon's one line: the container's pid and no message, or no pid and the runtime's. Raises ValueError. Pure."""
+    """Conmon's one line: the container's pid and no message, or no pid and the runtime's. Raises ValueError."""
     word = parse_json(line)
     if not isinstance(word, dict):
         raise ValueError("no table")  # noqa: TRY004  one kind of error for the caller

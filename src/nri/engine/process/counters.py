@@ -1,6 +1,6 @@
 """All that the kernel counts for a container, for metrics: more than the few numbers that statistics have.
 
-Rules: both cgroup versions give the same names; what a kernel does not count is left out, never 0; a limit that is none
+Both cgroup versions give the same names; what a kernel does not count is left out, never 0; a limit that is none
 is 0. Pure parsers under one function that reads.
 """
 
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri.engine.process.stats import CGROUPS, cgroups_of
-
-__all__ = ["MOST_DESCRIPTORS", "Counters", "Transfer", "counters_v1", "counters_v2", "read_counters"]
 
 _NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _NO_LIMIT = 1 << 62

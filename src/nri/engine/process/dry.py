@@ -1,6 +1,6 @@
 """Containers without processes: the same calls and the same answers, for a machine without root or an OCI runtime.
 
-Rules: what the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
+What the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
 bundle without configuration); nothing is touched but the bundle's folder; a container runs until it is killed.
 """
 
@@ -22,8 +22,6 @@ from nri.engine.process.execution import ExecResult
 from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
 from nri.engine.support.errors import CommandFailed, NotFound
-
-__all__ = ["FIRST_PID", "DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
 
 #: Beyond every pid that Linux gives out, so that no real process can be meant.
 FIRST_PID = 1 << 30

@@ -1,6 +1,6 @@
 """Programs run inside a running container: to their end with their output, or with streams to talk through.
 
-Rules: the OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
+The OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
 children at its deadline, when its client goes, and never merely abandoned. A program that could not be started is an
 error, one that ended with a code is a result.
 
@@ -38,8 +38,6 @@ from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.host.process import Process, children, find, read_stat, thread_states
 from nri.host.root import MACHINE
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "kill_tree", "start_with_terminal"]
-
 #: The longest output of ExecSync that CRI allows (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
@@ -64,7 +62,7 @@ class ExecResult(NamedTuple):
 
 
 def exec_process(container: Mapping[str, Any], argv: Sequence[str], *, tty: bool = False) -> dict[str, Any]:
-    """The ``process`` of the OCI spec for one more program: the container's own, with these arguments. Pure."""
+    """The ``process`` of the OCI spec for one more program: the container's own, with these arguments."""
     process = copy.deepcopy(dict(container))
     process.update(args=list(argv), terminal=tty)
     process.pop("consoleSize", None)

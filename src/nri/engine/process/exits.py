@@ -1,6 +1,6 @@
 """The ends of containers, each told once: also those that came while no engine ran, and those whose conmon was killed.
 
-One job: one thread that waits for conmons. Rules: conmon writes the exit code before it ends, so its end is all that
+One thread that waits for conmons. Conmon writes the exit code before it ends, so its end is all that
 has to be waited for (a pidfd, which cannot mean another process); a conmon that ends without leaving a code was killed:
 its container has neither log nor exit code any more, so it is killed, and said to have ended with 137 and that reason.
 """
@@ -21,8 +21,6 @@ from nri.engine.process.conmon import NUMBER_BYTES, PERSIST, find_conmon
 from nri.engine.process.runtime import Runtime
 from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular
-
-__all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
 
 #: The reason of an end of which conmon could not tell the code.
 MONITOR_LOST = "MonitorLost"

@@ -1,6 +1,6 @@
 """An OCI runtime (runc or crun) as its command line: state, start, kill, delete, update.
 
-Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
+The runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
 log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
 parent of the container. A runtime waits on a pipe in the place of its own state, so it is not called then.
 """
@@ -24,8 +24,6 @@ from nri.engine.support.command import Output, run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool, NotFound
 from nri.files import private_folder, remove_tree
 
-__all__ = ["Runtime", "RuntimeState", "parse_state", "process_id"]
-
 TIMEOUT_S = 30.0
 _RETRY_S = 0.02
 #: More than a kernel gives out.
@@ -46,7 +44,7 @@ class RuntimeState(NamedTuple):
 
 
 def parse_state(data: bytes) -> tuple[str, RuntimeState]:
-    """A container's id and state, as a runtime prints them. Raises ValueError. Pure."""
+    """A container's id and state, as a runtime prints them. Raises ValueError."""
     row = parse_json(data)
     if not isinstance(row, dict):
         raise ValueError("no table")  # noqa: TRY004
@@ -57,7 +55,7 @@ def parse_state(data: bytes) -> tuple[str, RuntimeState]:
 
 
 def process_id(value: object) -> int:
-    """A process id of an answer; 0 or less is none. Raises ValueError for what is no such number. Pure."""
+    """A process id of an answer; 0 or less is none. Raises ValueError for what is no such number."""
     if type(value) is not int or abs(value) > _MOST_PID:
         raise ValueError("pid is no process's number")
     return value

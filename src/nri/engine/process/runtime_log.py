@@ -1,6 +1,6 @@
 """The cause of an OCI runtime's failure, out of what it printed and what it wrote into its log.
 
-Rules: pure but for reading the log file. The runtime's last words are first, then what only its log has: runc prints
+Pure but for reading the log file. The runtime's last words are first, then what only its log has: runc prints
 "can't get final child's PID from pipe: EOF" and writes "write /proc/self/oom_score_adj: permission denied" there.
 """
 
@@ -11,8 +11,6 @@ from pathlib import Path
 from nri.config.syntax import parse_json
 from nri.engine.support.command import last_words
 from nri.files import open_regular
-
-__all__ = ["STDERR", "cause_of", "complaints"]
 
 #: The log of a call for which there is no room on the disk.
 STDERR = Path("/dev/stderr")

@@ -1,6 +1,6 @@
 """Signals to a container's first process, sent by the kernel's own call.
 
-An OCI runtime's kill is a program of ten milliseconds for one system call. Rules: the process has to be the child of
+An OCI runtime's kill is a program of ten milliseconds for one system call. The process has to be the child of
 the conmon of this very container, looked at after a pidfd of it was opened, so that it is never another one of the same
 number; where that cannot be shown, or the signal has no common name, nothing is sent, and the OCI runtime has to.
 """
@@ -15,8 +15,6 @@ from nri.engine.process.conmon import find_conmon
 from nri.engine.support.command import readable
 from nri.host.process import read_stat
 from nri.host.root import MACHINE
-
-__all__ = ["number_of", "send"]
 
 
 def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0.0) -> bool:
@@ -47,7 +45,7 @@ def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0
 
 
 def number_of(word: str) -> int:
-    """The number of a signal by its name, with or without SIG, or by its digits; 0 for another word. Pure."""
+    """The number of a signal by its name, with or without SIG, or by its digits; 0 for another word."""
     if word.isdecimal():
         return int(word) if int(word) in {*signal.Signals} else 0
     name = word.upper()

@@ -1,6 +1,6 @@
 """The resources that a container uses: processor time, memory, processes, network, from its cgroup and /proc.
 
-Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
+Both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
 the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
 """
 
@@ -17,16 +17,6 @@ from nri.host.cgroups import expand
 from nri.host.process import cgroups
 from nri.host.root import MACHINE
 from nri.text import plain
-
-__all__ = [
-    "ContainerStats",
-    "InterfaceStats",
-    "parse_interfaces",
-    "read_interfaces",
-    "read_stats",
-    "stats_v1",
-    "stats_v2",
-]
 
 CGROUPS = Path("/sys/fs/cgroup")
 #: A limit of this size is none: the largest page-aligned number, as cgroup v1 writes "no limit".

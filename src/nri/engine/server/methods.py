@@ -1,6 +1,6 @@
 """The calls of a service, read from its descriptor, the methods that answer them, and the statuses of errors.
 
-Rules: the call ``RunPodSandbox`` is answered by the first group with a method ``run_pod_sandbox``; without one gRPC
+The call ``RunPodSandbox`` is answered by the first group with a method ``run_pod_sandbox``; without one gRPC
 itself answers Unimplemented, which is what the CRI wants for calls that are newer than a runtime. A method gets the
 request and the `Call`; that of a stream gives an iterable. A request is checked before: a zero byte ends a path or a
 word for the kernel and not for us, so no text has one; a value of an enumeration that is not known is refused, never
@@ -32,8 +32,6 @@ from nri.engine.support.errors import (
     WrongState,
 )
 from nri.errors import NriError, RequestError
-
-__all__ = ["LIMIT_BYTES", "LIMIT_VALUES", "ROWS", "Methods", "check_request", "snake", "status_of"]
 
 Code = grpc.StatusCode
 
@@ -126,7 +124,7 @@ class Methods:
 
 
 def snake(name: str) -> str:
-    """The name of the method that answers a call: ``CreateContainer`` is ``create_container``. Pure."""
+    """The name of the method that answers a call: ``CreateContainer`` is ``create_container``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 

@@ -26,8 +26,6 @@ from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 from nri.thread_pool import ThreadPool
 
-__all__ = ["Server", "cri_server"]
-
 #: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
 CALLS = 256
 #: And of one connection; all may hold 240 of calls that do not only read. Clients that end none leave the rest.
@@ -55,7 +53,7 @@ class Server:
         """Listen and answer. Raises EngineError if the socket cannot be had."""
         path = str(self.path)
         try:
-            self._server = bind(path, self._pool, _handlers(self._groups), most_of_one=CALLS_OF_ONE)
+            self._server = bind(path, self._pool, _handlers(self._groups), max_calls_per_connection=CALLS_OF_ONE)
         except (OSError, RuntimeError) as error:
             raise EngineError(f"cannot listen at {path}: {error}") from error
         self._server.start()

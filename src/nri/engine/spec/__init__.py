@@ -1,6 +1,6 @@
 """CRI configurations and an image's configuration become OCI specs: plain dicts, as config.json has them.
 
-Rules: pure functions. The machine's abilities, the account of a user name, the device of a path: all of it comes in as
+Pure functions. The machine's abilities, the account of a user name, the device of a path: all of it comes in as
 values (`inputs`), found out by others. A value that cannot be used is a `nri.errors.RequestError` with field and value;
 what is left out for a good reason is in the result's notes. CDI devices are not resolved here but by `nri.oci`.
 Modules: `container` and `pod` put the parts together, which are `process`, `user`, `mounts`, `devices`,

@@ -1,6 +1,6 @@
 """Capabilities of a container's process: the default ones, added and dropped ones.
 
-Rules: names with or without CAP_, in any case, and ALL. ALL is settled first, then single ones are added, then
+Names with or without CAP_, in any case, and ALL. ALL is settled first, then single ones are added, then
 dropped: adding NET_ADMIN and dropping ALL leaves NET_ADMIN alone, as in the field. ALL is all that the engine has.
 Inheritable ones are none, and ambient ones only where they are asked for.
 """
@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
-
-__all__ = ["DEFAULT", "KNOWN", "capabilities", "sets"]
 
 #: In the kernel's order, so the place of each is its number (linux/capability.h, Linux 5.9).
 KNOWN = tuple(

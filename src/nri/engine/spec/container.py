@@ -19,8 +19,6 @@ from nri.engine.spec.user import user
 from nri.errors import RequestError
 from nri.text import plain
 
-__all__ = ["OCI_VERSION", "container_spec"]
-
 OCI_VERSION = "1.0.2"  # the newest that runc 1.1 and crun 1.8 take
 
 

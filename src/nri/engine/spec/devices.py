@@ -1,6 +1,6 @@
 """The device nodes of a container, and what its device cgroup allows.
 
-Rules: everything is forbidden, then the harmless devices are allowed, then those of the request. OCI runtimes make the
+Everything is forbidden, then the harmless devices are allowed, then those of the request. OCI runtimes make the
 harmless nodes by themselves; the rules are written out, because not all of them add these too. A privileged container
 has all devices of the host, and may use any.
 """
@@ -13,8 +13,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Device, Options
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
-
-__all__ = ["devices"]
 
 _FORBID_ALL = {"allow": False, "access": "rwm"}
 _ALLOW_ALL = {"allow": True, "access": "rwm"}

@@ -1,6 +1,6 @@
 """The values that a spec is made of, besides the CRI's own messages, and the result.
 
-One job: say what the caller has to find out first, because the functions of this room look at nothing.
+Say what the caller has to find out first, because the functions of this room look at nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.capabilities import KNOWN
-
-__all__ = ["Account", "Device", "ImageConfig", "Machine", "Options", "Pod", "Result", "Spec"]
 
 #: An OCI runtime spec, or a part of one.
 Spec = dict[str, Any]

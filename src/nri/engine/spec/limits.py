@@ -1,6 +1,6 @@
 r"""The values of a request that become paths, names of the kernel or lines of files, within what these can be.
 
-Rules: pure; each is checked before anything is made. Next: `nri.engine.spec.container`.
+Pure; each is checked before anything is made.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import re
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
-
-__all__ = ["check_path", "check_pod"]
 
 _PATH_BYTES, _NAME_BYTES = 4095, 255  # PATH_MAX with its end, NAME_MAX
 _NAME_LENGTH = 253  # Kubernetes's longest

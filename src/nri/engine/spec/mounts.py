@@ -1,6 +1,6 @@
 """The mounts of a container: those that every one has, those of its pod, and those of the request.
 
-Rules: a mount of the request takes the place of one of ours with its destination. They are sorted by depth, so that one
+A mount of the request takes the place of one of ours with its destination. They are sorted by depth, so that one
 below another comes after it; mounts of equal depth keep the request's order. A mount that is to pass mounts on, or to
 take them in, needs a source that does.
 """
@@ -14,8 +14,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine, Options, Pod
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
-
-__all__ = ["mounts"]
 
 Mount = dict[str, Any]
 

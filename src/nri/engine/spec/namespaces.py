@@ -11,8 +11,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine, Options, Pod
 from nri.errors import RequestError
 
-__all__ = ["FIELD", "id_mappings", "namespaces", "of_pod", "options_of", "uses_user_namespace"]
-
 FIELD = "linux.security_context.namespace_options"
 _MOST_IDS = 2**32 - 1  # the last is none
 #: Field of the CRI's message, the spec's type, and the modes that there are for a container.

@@ -1,6 +1,6 @@
 """The OCI spec of a pod's pause container.
 
-Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
+As little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
 pod's user.
 """
 
@@ -20,8 +20,6 @@ from nri.engine.spec.sysctls import pod_sysctls
 from nri.engine.spec.user import checked_id, supplemental_groups
 from nri.errors import RequestError
 from nri.text import plain
-
-__all__ = ["OOM_SCORE", "pod_spec"]
 
 #: Of what holds a pod: nearly never the one to be killed, as the kubelet's own rule has it.
 OOM_SCORE = -998

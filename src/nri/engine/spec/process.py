@@ -1,6 +1,6 @@
 """The process of a container: its command line, environment, working directory, terminal, and signal to stop it.
 
-Rules: what the request says comes before what the image says. `command` replaces the image's entry point and command
+What the request says comes before what the image says. `command` replaces the image's entry point and command
 both, `args` its command alone, as in Kubernetes.
 """
 
@@ -13,8 +13,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import ImageConfig
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
-
-__all__ = ["PATH", "args", "cwd", "environment", "image_name", "stop_signal"]
 
 #: The PATH of a container if neither image nor request has one.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,6 +1,6 @@
 """Resources of a container: from the CRI into a spec, and its OOM score and cgroup.
 
-One job: what a creation and an update share. Rules: 0 and an empty text say "not set". A memory limit without a word on
+What a creation and an update share. 0 and an empty text say "not set". A memory limit without a word on
 swap is one for both together, so that a container does not swap by default. Limits that this machine's cgroups lack
 are left out with a note, as in the field: the kubelet sends page sizes and unified keys without asking.
 """
@@ -14,8 +14,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
-
-__all__ = ["cgroups_path", "container_resources", "oom_score"]
 
 _FIELD = "linux.resources"
 _LEAST_SHARES = 2

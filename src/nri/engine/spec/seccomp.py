@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["ALLOWED", "BY_CAPABILITY", "REFUSED", "default_profile"]
-
 ALLOWED: dict[str, str] = {
     "files": """
         _llseek access arm_fadvise64_64 arm_sync_file_range cachestat chdir chmod chown chown32 close close_range

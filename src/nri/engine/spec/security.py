@@ -1,6 +1,6 @@
 """The confinement of a container: seccomp, AppArmor, SELinux, masked and read-only paths.
 
-Rules: a privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
+A privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
 absent. A profile that was asked for and cannot be had is an error, and the runtime's default of something that this
 machine does not have is a note. SELinux labels are not managed: asked for on a machine with SELinux they are an error.
 """
@@ -15,8 +15,6 @@ from nri.engine.spec.inputs import Machine
 from nri.engine.spec.limits import check_path
 from nri.engine.spec.seccomp import default_profile
 from nri.errors import RequestError
-
-__all__ = ["Security", "apparmor", "check_selinux", "localhost_profile", "paths", "seccomp"]
 
 #: Containers and sandboxes have the same fields here.
 Security = pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext

@@ -1,6 +1,6 @@
 """The sysctls of a pod: only those that its own namespaces have, each under one name.
 
-Rules: a name is taken apart into the names of folders and file below /proc/sys, and is nothing else from there on;
+A name is taken apart into the names of folders and file below /proc/sys, and is nothing else from there on;
 either form is read, ``net.ipv4.ip_forward`` and ``net/ipv4/ip_forward``, in which a separator of the other form is a
 dot of an interface's name.
 """
@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
-
-__all__ = ["Sysctl", "pod_sysctls"]
 
 _PART = re.compile(r"[A-Za-z0-9_@:-][A-Za-z0-9_.@:-]*")
 _LONGEST_NAME = 253  # as Kubernetes has it

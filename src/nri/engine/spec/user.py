@@ -1,6 +1,6 @@
 """The user that a container's process runs as: what request or image want, looked up in the image's passwd and group.
 
-Rules: digits are a number and never a name, so no row of an image's files makes another id of it; a name is looked up
+Digits are a number and never a name, so no row of an image's files makes another id of it; a name is looked up
 by name alone. A row that is needed and holds no id is an error, and every other row may hold anything. Steps:
 `wanted_user`, then `find_account` in the texts of both files, then `user` for the spec.
 """
@@ -14,8 +14,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Account, ImageConfig
 from nri.engine.spec.process import image_name
 from nri.errors import RequestError
-
-__all__ = ["WantedUser", "checked_id", "find_account", "parse_id", "supplemental_groups", "user", "wanted_user"]
 
 _FIELD = "linux.security_context"
 _MOST = 2**32 - 2  # an id of all ones means "no id" to the kernel
@@ -72,7 +70,7 @@ def _number_or_name(text: str, source: str) -> int | str:
 
 
 def find_account(wanted: WantedUser, passwd: str, group: str) -> Account:
-    """Look a user up in the texts of an image's /etc/passwd and /etc/group; a number needs no row there. Pure.
+    """Look a user up in the texts of an image's /etc/passwd and /etc/group; a number needs no row there.
 
     Raises:
         RequestError: no row has the name, or the row holds something that is no id.

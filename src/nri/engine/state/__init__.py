@@ -1,6 +1,6 @@
 """Pods and containers as they are on disk, so that a restarted engine knows what it has.
 
-Rules: owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
+Owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
 """
 
 from nri.engine.state.names import Ids, Names

@@ -1,6 +1,6 @@
 """Names that only one may have, and ids that people shorten.
 
-Rules: a name is reserved before anything is made and given back when that fails; both are safe to call from any thread.
+A name is reserved before anything is made and given back when that fails; both are safe to call from any thread.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import secrets
 import threading
 
 from nri.engine.support.errors import AlreadyExists, InvalidRequest, NotFound
-
-__all__ = ["Ids", "Names", "container_name", "new_id", "pod_name"]
 
 
 def new_id() -> str:

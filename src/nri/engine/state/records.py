@@ -1,6 +1,6 @@
 """The records that the engine keeps of pods and containers.
 
-Rules: plain values only, and CRI's own messages as the dictionaries that they are in JSON, because nothing here knows
+Plain values only, and CRI's own messages as the dictionaries that they are in JSON, because nothing here knows
 CRI; a key that this version does not know is kept and written again, so that going back a version loses nothing.
 """
 
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from nri.engine.state.tables import ContainerState, PodState
-
-__all__ = ["ContainerRecord", "PodRecord", "Record"]
 
 Json = dict[str, Any]
 

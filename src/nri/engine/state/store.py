@@ -1,6 +1,6 @@
 """Records on disk: one JSON file for each pod and each container, replaced whole.
 
-Rules: a call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
+A call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
 under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, which has locked it.
 """
 
@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from nri.engine.state.records import ContainerRecord, PodRecord, Record
 from nri.files import Records, Unreadable, private_folder
-
-__all__ = ["Loaded", "Store"]
 
 #: The form of what is written; a file of a higher one is set aside, not guessed at.
 VERSION = 1

@@ -1,6 +1,6 @@
 """The lives of pods and containers, as two tables: in which state which step is possible, and where it leads.
 
-Rules: what is not in a table is refused with the state and the step by name; a step that finds its work done leads to
+What is not in a table is refused with the state and the step by name; a step that finds its work done leads to
 the same state, because CRI's Stop and Remove calls come more than once.
 """
 
@@ -10,15 +10,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from nri.engine.support.errors import WrongState
-
-__all__ = [
-    "CONTAINER_STEPS",
-    "POD_STEPS",
-    "ContainerState",
-    "PodState",
-    "next_container_state",
-    "next_pod_state",
-]
 
 
 class PodState(StrEnum):

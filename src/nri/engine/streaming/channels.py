@@ -1,6 +1,6 @@
 """Events of clients of exec, attach and port forward, and the interfaces of the transports that bring them.
 
-The outcome of a program is a metav1.Status as JSON, or a text in old protocols. Pure.
+The outcome of a program is a metav1.Status as JSON, or a text in old protocols.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CHUNK", "Limits", "Link", "Poller", "Stopped"]
-
 CHUNK = 32768
 _LINGER_S = 5.0
 

@@ -1,4 +1,4 @@
-"""Kubernetes's protocols over SPDY: the streams of a command, and of port forwarding. Pure.
+"""Kubernetes's protocols over SPDY: the streams of a command, and of port forwarding.
 
 A command has one stream for each of error, stdin, stdout, stderr and resize, named by a header; it begins when all
 streams that the request asks for are open. In v4 the outcome is JSON, before it a text that only failures have;

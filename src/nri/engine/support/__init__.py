@@ -1,4 +1,4 @@
 """The base of all rooms of the engine: its errors, programs with deadlines, files written whole, calls to the kernel.
 
-Rules: knows nothing of pods, containers or images.
+Knows nothing of pods, containers or images.
 """

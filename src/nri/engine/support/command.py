@@ -1,6 +1,6 @@
 """Run another program: no shell, a deadline, bounded output, and nothing left running at the deadline.
 
-One job: :func:`run`. Rules: the program gets a session of its own, and what is still alive of it at the deadline is
+One job: :func:`run`. The program gets a session of its own, and what is still alive of it at the deadline is
 killed with it; its input and output never wait for each other; output past the limit is dropped and counted.
 """
 
@@ -20,8 +20,6 @@ from nri.engine.support.errors import CommandFailed, CommandTimeout, MissingTool
 from nri.host.process import command_line, environment, numbers
 from nri.host.root import MACHINE
 from nri.service.systemd import environment_of_child
-
-__all__ = ["Output", "end_left", "last_words", "readable", "run", "start", "wait_ended"]
 
 LIMIT_BYTES = 4 << 20
 _CHUNK = 1 << 16

@@ -9,18 +9,6 @@ from __future__ import annotations
 from nri.errors import NriError
 from nri.text import cut
 
-__all__ = [
-    "AlreadyExists",
-    "CommandFailed",
-    "CommandTimeout",
-    "EngineError",
-    "InvalidRequest",
-    "MissingTool",
-    "NotFound",
-    "TooMany",
-    "WrongState",
-]
-
 
 class EngineError(NriError):
     """The engine could not do what was asked."""

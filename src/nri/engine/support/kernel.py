@@ -1,6 +1,6 @@
 """Calls of the kernel that Python has no function for yet: mounts and namespaces.
 
-Rules: every error is an OSError with the path; nothing here decides anything.
+Every error is an OSError with the path; nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -12,19 +12,6 @@ from pathlib import Path
 
 from nri import mountinfo
 from nri.host.root import open_below
-
-__all__ = [
-    "CLONE_NEWNET",
-    "MS_BIND",
-    "detach_below",
-    "enter",
-    "is_mount_point",
-    "mount",
-    "mount_mapped",
-    "setns",
-    "unmount",
-    "unshare",
-]
 
 MS_BIND = 4096
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18

@@ -14,7 +14,7 @@ from time import monotonic
 
 from google.protobuf.message import DecodeError
 
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import start_key
@@ -81,7 +81,7 @@ class Exits:
                 found, self._list = self._list, None
             try:
                 if found is not None:
-                    self.look(decoded(pb.ListContainersResponse, found))
+                    self.look(decode_answer(pb.ListContainersResponse, found))
                 else:
                     self.asked_at = self._own_at = monotonic()
                     self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))

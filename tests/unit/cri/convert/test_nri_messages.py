@@ -127,7 +127,7 @@ def test_the_seccomp_profile_is_there_only_if_one_was_asked_for() -> None:
 def test_a_kind_of_seccomp_profile_from_the_future_is_an_error() -> None:
     config = pb.ContainerConfig()
     config.linux.security_context.seccomp.profile_type = 9
-    with pytest.raises(RequestError, match=r"seccomp\.profile_type: 9: is not known"):
+    with pytest.raises(RequestError, match=r"seccomp\.profile_type: 9: is unknown"):
         made({}, config)
 
 

@@ -68,7 +68,7 @@ def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is
 def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
     dry: Any, made: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.cri.evictions.MOST", 3)
+    monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 3)
     pod = dry.pod()
     entries = [dry.engine.inventory.container(dry.run(pod, f"c{number}")) for number in range(6)]
     with ExitStack() as stack:

@@ -87,7 +87,7 @@ SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [
-        (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": has a zero byte in it'),
+        (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": contains a zero byte'),
         (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": has a zero byte'),
         (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": has a zero byte'),
         (pod(dns_config=pb.DNSConfig(servers=["a", "b\0"])), "config.dns_config.servers[1]"),

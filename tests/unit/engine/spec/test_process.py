@@ -35,7 +35,7 @@ def test_nothing_to_run_is_an_error_that_names_the_image() -> None:
 
 
 def test_a_zero_byte_in_a_word_is_an_error() -> None:
-    with pytest.raises(RequestError, match="has a zero byte in it"):
+    with pytest.raises(RequestError, match="contains a zero byte"):
         args(pb.ContainerConfig(command=["a\0b"]), IMAGE)
 
 

@@ -70,8 +70,8 @@ def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None
     first, second = machine.put("a.json", "1", "2"), machine.put("b.json", "1")
     assert machine.cdi.devices == {"v.com/c=2": first}
     (problem,) = machine.cdi.problems
-    assert str(problem) == f"{second}: devices: v.com/c=1 is described by {first}, too"
-    with pytest.raises(SpecError, match=rf"v.com/c=1: described by {first} and by {second}"):
+    assert str(problem) == f"{second}: devices: v.com/c=1 is also described by {first}"
+    with pytest.raises(SpecError, match=rf"v.com/c=1: it is described by {first} and by {second}"):
         machine.cdi.inject({}, ["v.com/c=1"])
 
 
@@ -87,12 +87,12 @@ def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) 
     good, bad = machine.put("a.json", "1"), machine.put("b.json", "2", cdiVersion="x")
     assert machine.cdi.devices == {"v.com/c=1": good}
     assert [problem.source for problem in machine.cdi.problems] == [f"{bad}:1"]
-    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; not usable: {bad}:1"):
+    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; unusable files: {bad}:1"):
         machine.cdi.inject({}, ["v.com/c=2"])
 
 
 def test_a_name_that_is_none_is_told(machine: Machine) -> None:
-    with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is no qualified name'):
+    with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is not a qualified name'):
         machine.cdi.inject({}, ["gpu", "gpu"])
 
 

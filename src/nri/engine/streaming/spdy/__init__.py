@@ -1,6 +1,6 @@
 """SPDY/3.1 as Kubernetes speaks it: frames, header blocks and the server's side of a connection, all without a socket.
 
-Rules: bytes in, events and bytes out; every length that a peer names is bounded before anything is kept.
+Bytes in, events and bytes out; every length that a peer names is bounded before anything is kept.
 """
 
 from nri.engine.streaming.spdy.connection import Connection, Data, Ended, Event, Opened, Reset

@@ -1,6 +1,6 @@
 """One side of a SPDY/3.1 connection without its socket: bytes in, events out, bytes to send kept.
 
-Rules: streams are opened by the client alone, and only so many at a time (below, "the client" is the peer; a client's
+Streams are opened by the client alone, and only so many at a time (below, "the client" is the peer; a client's
 own side has `open` besides); pings are answered here; a stream is gone
 when both sides have ended it or either has reset it. Go's peers (moby/spdystream) know no windows: they neither keep
 to ours nor ever open theirs. So sending is not held to a window until the peer shows, by SETTINGS or WINDOW_UPDATE,
@@ -17,8 +17,6 @@ from nri.engine.streaming.spdy import frames
 from nri.engine.streaming.spdy.frames import Control, FrameReader, Payload, control, data_frame
 from nri.engine.streaming.spdy.headers import HeaderPacker, HeaderReader
 from nri.errors import RemoteProtocolError
-
-__all__ = ["Connection", "Data", "Ended", "Event", "Opened", "Reset"]
 
 #: How many streams may be open at a time; a forwarded connection has two.
 STREAM_LIMIT: Final = 1000

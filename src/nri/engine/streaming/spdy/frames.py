@@ -1,6 +1,6 @@
 """SPDY frames: bytes in any pieces become control frames and pieces of data, and back.
 
-Rules: a control frame is kept until it is whole, so its length is bounded; of a data frame nothing is kept, its payload
+A control frame is kept until it is whole, so its length is bounded; of a data frame nothing is kept, its payload
 is handed on as it comes. Source: the SPDY/3.1 draft, section 2.2.
 """
 
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from nri.errors import RemoteProtocolError
-
-__all__ = ["Control", "FrameReader", "Payload", "control", "data_frame"]
 
 SYN_STREAM: Final = 1
 SYN_REPLY: Final = 2

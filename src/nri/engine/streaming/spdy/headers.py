@@ -1,6 +1,6 @@
 """Blocks of SPDY headers: names and values, compressed in one stream over all frames of a connection.
 
-Rules: what unpacks to more than a few kilobytes, or names more headers than Kubernetes has, ends the connection: the
+What unpacks to more than a few kilobytes, or names more headers than Kubernetes has, ends the connection: the
 stream of the compression cannot be taken up again behind it. Names are in small letters.
 Source: the SPDY/3.1 draft, section 2.6.10.
 The dictionary is what compression starts from: words that peers would send. Source: SPDY/3 draft, 2.6.10.1.
@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from nri.errors import RemoteProtocolError
-
-__all__ = ["DICTIONARY", "HeaderPacker", "HeaderReader"]
 
 _WORDS: Final = """
 options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow
