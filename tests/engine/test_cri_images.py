@@ -97,10 +97,10 @@ def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess
         ("{host}/team/app:1", None, Code.UNKNOWN, "authentication required"),
         ("{host}/team/app:1", pb.AuthConfig(username="me", password="wrong"), Code.UNKNOWN, "authentication required"),
         ("{host}/team/app:1", login(server_address="other.example"), Code.UNKNOWN, "authentication required"),
-        ("{host}/team/app:1", pb.AuthConfig(auth="?"), Code.INVALID_ARGUMENT, "no base64"),
+        ("{host}/team/app:1", pb.AuthConfig(auth="?"), Code.INVALID_ARGUMENT, "not valid base64"),
         ("{host}/team/app:1", pb.AuthConfig(registry_token="t"), Code.INVALID_ARGUMENT, "auth.registry_token"),
         ("{host}/team/none:1", login(), Code.NOT_FOUND, "team/none:1"),
-        ("UPPER", None, Code.INVALID_ARGUMENT, "names no image"),
+        ("UPPER", None, Code.INVALID_ARGUMENT, "is not an image name"),
         ("", None, Code.INVALID_ARGUMENT, "an image has to be named"),
         ("localhost:1/team/app:1", None, Code.UNKNOWN, "RegistryUnavailable: "),
         (

@@ -196,6 +196,6 @@ def test_a_second_engine_on_the_same_folders_changes_nothing_in_them(node: Node)
     settings.write_text(f'root = "{node.config.root}"\nstate = "{node.config.state}"\nsocket = "{node.folder}/s"\n')
     argv = [sys.executable, "-m", "nri", "engine", "serve", "--config", str(settings)]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert second.returncode == 1 and f"another engine has {node.config.root}" in second.stderr
+    assert second.returncode == 1 and f"another engine uses {node.config.root}" in second.stderr
     assert [folder.stat().st_mode & 0o777 for folder in (node.config.root, node.config.state)] == [0o711, 0o711]
     node.remove(pod)

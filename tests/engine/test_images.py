@@ -158,7 +158,7 @@ def test_archives_are_loaded(store: ImageStore, kind: str) -> None:
 
 def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
     for source in ("docker://evil/x", "oci-archive:relative", "dir:/etc", "-h"):
-        with pytest.raises(InvalidRequest, match="is no archive"):
+        with pytest.raises(InvalidRequest, match="is not an archive"):
             store.load(source, "app")
 
 
@@ -223,7 +223,7 @@ def test_lists_in_a_list_are_gone_through_to_the_image_for_this_machine(machine:
         store = made(machine, Registry(registry.host, insecure=True))
         image = store.pull(f"{registry.host}/team/all:1")
         assert image.id == json.loads(registry.tags["team/mine:1"][1])["config"]["digest"]
-        with pytest.raises(InvalidRequest, match=r"is not for linux/.*; there is linux/alien"):
+        with pytest.raises(InvalidRequest, match=r"is not for linux/.*; it is for linux/alien"):
             store.pull(f"{registry.host}/team/others:1")
         assert left_over(store) == []
 

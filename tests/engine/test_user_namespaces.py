@@ -155,7 +155,7 @@ def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_
         asked.mounts.add(container_path="/volume", host_path=str(volume), uidMappings=ids, gidMappings=ids)
         pod = engine.pod_creation.run(config, handler)
         if handler == "runc":
-            with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*cannot map ids of mounts"):
+            with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*ID-mapped mounts are not supported"):
                 engine.container_creation.create(pod, asked)
             continue
         made = engine.container_creation.create(pod, asked)
@@ -172,7 +172,7 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
         engine.pod_creation.run(mapped(node, inside=1))
     config = mapped(node)
     pod = engine.pod_creation.run(config)
-    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*is not as the pod's"):
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*differs from the pod's"):
         engine.container_creation.create(pod, container(node, mapped(node, first=1_000_000), "c"))
     engine.pod_removal.remove(pod)
     node.assert_nothing_left()

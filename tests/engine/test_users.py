@@ -72,8 +72,8 @@ def test_a_number_stays_that_number_on_the_node(
 @pytest.mark.parametrize(
     ("user", "problem"),
     [
-        ("²", r'the user of image localhost/evil:1: "²": is no id between 0 and 4294967294'),
-        ("4294967295", r'the user of image localhost/evil:1: "4294967295": is no id'),
+        ("²", r'the user of image localhost/evil:1: "²": must be between between 0 and 4294967294'),
+        ("4294967295", r'the user of image localhost/evil:1: "4294967295": must be between'),
         ("9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
         ("me:" + "9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
         ("long", r"the image's /etc/passwd has '4294967295' for 'long', which is no id"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine import check
-from nri.engine.check import Check, examine, kernel, lacking, networks, programs, version_of
+from nri.engine.check import Check, examine, kernel, missing_parts, networks, programs, version_of
 from nri.engine.config import (
     CgroupConfig,
     DomainConfig,
@@ -88,11 +88,11 @@ def test_what_is_lacking_at_a_start_is_named_with_its_package_and_nothing_is_run
     runtimes = {"runc": OciRuntime("/none/runc"), "other": OciRuntime("/none/other")}
     network = NetworkConfig(config_dir=tmp_path / "cni")
     config = EngineConfig(runtimes=runtimes, conmon=str(conmon), images=images, network=network)
-    found = {row.what: row.next for row in lacking(config)}
+    found = {row.what: row.next for row in missing_parts(config)}
     assert list(found) == ["OCI runtime runc", "skopeo, for images", "umoci, for images", "pod network"]
     assert all(f"apt-get install {name}" in " ".join(found.values()) for name in ("runc", "skopeo", "umoci"))
     assert not (tmp_path / "ran").exists()
-    assert lacking(dataclasses.replace(config, dry=True)) == []
+    assert missing_parts(dataclasses.replace(config, dry=True)) == []
 
 
 def script(path: Path, text: str) -> str:
@@ -122,7 +122,7 @@ def test_a_program_that_is_there_says_its_version_and_place(config: EngineConfig
 
 def test_a_second_runtime_that_is_missing_is_no_hindrance(config: EngineConfig) -> None:
     state, what, step = found(config)["OCI runtime crun"]
-    assert (state, what) == ("limited", "no program /none/crun: pods with this handler are refused")
+    assert (state, what) == ("limited", "program /none/crun not found: pods with this handler are rejected")
     assert step.startswith("apt-get install crun")
 
 
@@ -130,14 +130,14 @@ def test_for_the_default_runtime_that_is_missing_another_one_is_named(config: En
     state, _, step = found(dataclasses.replace(config, default_runtime="crun"))["OCI runtime crun"]
     assert (state, step) == (
         "missing",
-        'apt-get install crun, or set default_runtime = "runc", or name its path in engine.toml',
+        'apt-get install crun, or set default_runtime = "runc", or set its path in engine.toml',
     )
 
 
 def test_a_program_that_cannot_be_run_is_missing(config: EngineConfig, tmp_path: Path) -> None:
     bad = script(tmp_path / "bad", "exit 3")
     state, what, step = found(dataclasses.replace(config, conmon=bad))["conmon"]
-    assert (state, what, step) == ("missing", f"{bad} does not say its version", f"try: {bad} --version")
+    assert (state, what, step) == ("missing", f"{bad} does not print its version", f"try: {bad} --version")
     assert version_of("/none") == ""
 
 
@@ -148,7 +148,7 @@ def test_crun_on_a_hybrid_machine_is_named_as_what_it_is(config: EngineConfig, t
     (unified / "cgroup.controllers").write_text("hugetlb\n")
     config = dataclasses.replace(config, runtimes={"runc": config.runtimes["runc"], "crun": OciRuntime(crun)})
     state, what, step = found(config, tmp_path)["OCI runtime crun"]
-    assert (state, what) == ("limited", f"1.8.1, {crun}; it refuses cgroup v1 with hugetlb on v2")
+    assert (state, what) == ("limited", f"1.8.1, {crun}; it refuses cgroup v1 while v2 has hugetlb")
     assert "use runc" in step
     (unified / "cgroup.controllers").write_text("\n")
     assert found(config, tmp_path)["OCI runtime crun"][0] == "ok"
@@ -181,7 +181,7 @@ def test_plugins_that_are_missing_are_named_with_their_ipam(networked: EngineCon
     network, plugins = networks(networked)
     assert (network.state, network.found) == ("ok", f'"pods", {networked.network.config_dir}/10.conflist')
     assert plugins.state == "missing"
-    assert plugins.found.startswith("host-local in none of ")
+    assert plugins.found.startswith("host-local not found in ")
     (networked.network.plugin_dirs[0] / "host-local").touch()
     assert [row.state for row in networks(networked)] == ["ok", "ok"]
 
@@ -263,7 +263,7 @@ def test_a_hybrid_machine_is_called_one(root: Path) -> None:
     for name in ("cpu,cpuacct", "cpuset", "memory", "pids", "unified"):
         (root / "sys/fs/cgroup" / name).mkdir()
     row = kernel_rows(root, Machine(cgroup_v2=False, hugetlb=False))["cgroups"]
-    assert (row.state, row.found) == ("limited", "v1 and v2 (hybrid), no limits of huge pages")
+    assert (row.state, row.found) == ("limited", "v1 and v2 (hybrid), without limits of huge pages")
 
 
 def test_the_systemd_driver_needs_systemd(root: Path) -> None:

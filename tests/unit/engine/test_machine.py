@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.machine import find_devices, look, with_features
+from nri.engine.machine import detect_machine, find_devices, with_features
 from nri.engine.spec import Machine
 
 
@@ -27,7 +27,7 @@ def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "1",
         "sys/module/apparmor/parameters/enabled": "Y\n",
     }
-    found = look(write(tmp_path, **files))
+    found = detect_machine(write(tmp_path, **files))
     assert found.capabilities == ("CAP_CHOWN", "CAP_KILL")
     assert (found.oom_score_floor, found.cgroup_v2, found.swap_limit, found.hugetlb) == (7, False, True, False)
     assert (found.seccomp, found.apparmor, found.selinux) == (True, True, False)
@@ -39,7 +39,7 @@ def test_cgroup_v2(tmp_path: Path) -> None:
         "sys/fs/cgroup/system.slice/memory.max": "max",
         "sys/fs/cgroup/system.slice/memory.swap.max": "max",
     }
-    found = look(write(tmp_path, **files))
+    found = detect_machine(write(tmp_path, **files))
     assert (found.cgroup_v2, found.swap_limit, found.hugetlb, found.seccomp) == (True, True, True, False)
 
 
@@ -54,7 +54,7 @@ def test_cgroup_v2(tmp_path: Path) -> None:
 def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_knows_it(
     tmp_path: Path, more: dict[str, str], limited: bool
 ) -> None:
-    found = look(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
+    found = detect_machine(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
     assert found.swap_limit is limited
 
 

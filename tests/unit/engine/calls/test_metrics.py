@@ -9,7 +9,7 @@ from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfe
 def made(metrics: Metrics) -> dict[tuple[str, ...], int]:
     """Value by name and the labels beyond the common ones."""
     for each in metrics.rows:
-        assert len(each.label_values) == 1 + len(TABLE[each.name].more)
+        assert len(each.label_values) == 1 + len(TABLE[each.name].labels)
         assert each.metric_type == TABLE[each.name].kind and each.timestamp == 9
     return {(each.name, *each.label_values[1:]): each.value.value for each in metrics.rows}
 
@@ -27,22 +27,22 @@ def test_names_are_used_once_and_said_in_words() -> None:
 
 def test_what_is_not_known_has_no_metric_and_times_are_seconds() -> None:
     metrics = Metrics(9, ["c"])
-    metrics.used(ContainerStats(cpu_usage_ns=2_500_000_000))
-    metrics.counted(Counters({"throttled": 3_000_000_000, "threads_max": 0, "major_page_faults": 4}, []))
+    metrics.add_used(ContainerStats(cpu_usage_ns=2_500_000_000))
+    metrics.add_counted(Counters({"throttled": 3_000_000_000, "threads_max": 0, "major_page_faults": 4}, []))
     assert made(metrics) == {
         ("container_cpu_usage_seconds_total",): 2,
         ("container_cpu_cfs_throttled_seconds_total",): 3,
         ("container_threads_max",): 0,
         ("container_memory_failures_total", "pgmajfault", "container"): 4,
     }
-    metrics.used(None)
+    metrics.add_used(None)
     assert len(metrics.rows) == 4
 
 
 def test_disks_and_interfaces_are_labels() -> None:
     metrics = Metrics(9, ["c"])
-    metrics.counted(Counters({}, [Transfer("999:7", 10, 1, 20, 2)]))
-    metrics.network(InterfaceStats("eth0", 1, 2, 3, 4, 5, 6, 7, 8))
+    metrics.add_counted(Counters({}, [Transfer("999:7", 10, 1, 20, 2)]))
+    metrics.add_network(InterfaceStats("eth0", 1, 2, 3, 4, 5, 6, 7, 8))
     found = made(metrics)
     assert found["container_fs_writes_bytes_total", "999:7"] == 20
     assert found["container_blkio_device_usage_total", "999:7", "999", "7", "Read"] == 10

@@ -56,7 +56,7 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
     options.userns_options.uids.extend(ids)
     options.userns_options.gids.extend(ids)
     options.network = pb.NODE
-    with pytest.raises(RequestError, match=r'network: "NODE": cannot be shared by a pod whose ids are mapped'):
+    with pytest.raises(RequestError, match=r'network: "NODE": must not be shared with the node'):
         dry.engine.pod_creation.run(config)
     options.network = pb.POD
     options.ClearField("userns_options")
@@ -169,7 +169,7 @@ def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps
 
 @pytest.mark.parametrize("field", ["network", "ipc", "pid"])
 def test_a_mode_that_a_pod_cannot_have_names_its_field(steps: PodSteps, field: str) -> None:
-    with pytest.raises(RequestError, match=f"{field}.*is not a mode of a pod"):
+    with pytest.raises(RequestError, match=f"{field}.*is not a namespace mode of pods"):
         steps.prepare(PodRecord("p1"), config(**{field: pb.TARGET}))
 
 
@@ -180,7 +180,7 @@ def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: PodSteps
     users.mode = pb.POD
     for rows in (users.uids, users.gids):
         rows.add(host_id=100_000, container_id=0, length=65_536)
-    with pytest.raises(RequestError, match=f"{field}.*cannot be shared"):
+    with pytest.raises(RequestError, match=f"{field}.*must not be shared"):
         steps.prepare(PodRecord("p1"), made)
 
 

@@ -101,7 +101,7 @@ def test_containers_with_many_files_are_walked_in_turn_for_a_small_part_of_the_t
 
     def listed() -> None:
         for name in there:
-            found = made.room(name)
+            found = made.disk_space(name)
             assert found is not None and found[1].size_bytes > 0
         made.forget()
 
@@ -140,10 +140,10 @@ def test_one_that_has_no_file_system_any_more_holds_up_no_other(monkeypatch: pyt
         return Usage(1, 1)
 
     made = Readings(None, None, SimpleNamespace(snapshots=SimpleNamespace(usage=usage)))  # type: ignore[arg-type]
-    assert [made.room(name) is None for name in ("first", "second")] == [False, False]
+    assert [made.disk_space(name) is None for name in ("first", "second")] == [False, False]
     broken.add("first")
     walked.clear()
     for _ in range(3):
         now[0] += 60_000_000_000
-        assert [made.room(name) is None for name in ("first", "second")] == [True, False]
+        assert [made.disk_space(name) is None for name in ("first", "second")] == [True, False]
     assert walked == ["second"] * 3

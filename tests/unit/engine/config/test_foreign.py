@@ -56,7 +56,7 @@ def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(writ
     assert (
         'daemon.json:4: disable_connections: an old spelling of the key (write "disable-connections")' in loaded.notes
     )
-    assert "daemon.json:7: socket_path: iSulad itself takes no other socket path" in loaded.notes
+    assert "daemon.json:7: socket_path: iSulad itself does not support another socket path" in loaded.notes
 
 
 def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:

@@ -29,7 +29,7 @@ def test_every_table_of_the_file_is_a_class_and_durations_have_units():
 
 def test_a_default_runtime_that_no_table_has_is_named_with_those_that_there_are():
     with pytest.raises(
-        ConfigError, match='default_runtime "youki" is not a table below runtimes; there is: runc, crun'
+        ConfigError, match='default_runtime "youki" is not a table of runtimes; existing tables: runc, crun'
     ):
         read('default_runtime = "youki"')
 
@@ -47,11 +47,11 @@ def test_a_further_domain_has_its_socket_and_folders_below_the_engines():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[domains."k8s.io"]', 'domains has "k8s.io", which is not the name of a further domain'),
-        ('[domains."../x"]', 'domains has "../x", which is not the name'),
+        ('[domains."k8s.io"]', 'domains has "k8s.io", which is not a valid domain name'),
+        ('[domains."../x"]', 'domains has "../x", which is not a valid domain name'),
         ('[domains.a]\nsocket = "a.sock"', 'domains.a.socket "a.sock" must be an absolute path'),
-        (f'[domains.a]\nsocket = "/{"a" * 120}"', "longer than the 107 bytes"),
-        ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket have to be different"),
+        (f'[domains.a]\nsocket = "/{"a" * 120}"', "exceeds 107 bytes"),
+        ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket must be different"),
     ],
 )
 def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):

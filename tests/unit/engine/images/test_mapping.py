@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.images import mapping
-from nri.engine.images.mapping import Mapping, open_way
+from nri.engine.images.mapping import Mapping, allow_traversal
 
 Owners = dict[str, tuple[int, int]]
 
@@ -30,14 +30,14 @@ def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, giv
     (tree / "bin/su").chmod(0o4755)
     (tree / "link").symlink_to("/etc/passwd")
     uid, gid = os.getuid(), os.getgid()
-    Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).give(tree)
+    Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).chown_tree(tree)
     assert given == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
     assert stat.S_IMODE((tree / "bin/su").stat().st_mode) == 0o4755
 
 
 def test_owners_beyond_the_mapping_stay(tmp_path: Path, given: Owners) -> None:
     (tmp_path / "a").mkdir()
-    Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).give(tmp_path / "a")
+    Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).chown_tree(tmp_path / "a")
     assert given == {"a": (os.getuid(), os.getgid())}
 
 
@@ -65,6 +65,6 @@ def test_the_way_to_a_folder_can_be_passed_and_not_listed(tmp_path: Path) -> Non
     folder = tmp_path / "a/b"
     folder.mkdir(parents=True)
     (tmp_path / "a").chmod(0o700)
-    open_way(folder, os.getgid())
+    allow_traversal(folder, os.getgid())
     assert stat.S_IMODE(folder.stat().st_mode) == 0o710
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o701

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.images.registries import Credentials, Registry
-from nri.engine.images.transport import Progress, Transport, fatal_words, folder_bytes
+from nri.engine.images.transport import Progress, Transport, fatal_message, folder_bytes
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotFound
 
 
@@ -115,7 +115,7 @@ def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
     ],
 )
 def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, found: str) -> None:
-    assert fatal_words(text) == found
+    assert fatal_message(text) == found
 
 
 def test_a_copy_is_ended_by_whom_its_size_is_told_to(skopeo: Skopeo) -> None:

@@ -67,9 +67,9 @@ def test_a_path_that_leads_out_of_the_hierarchies_is_refused(tmp_path: Path) -> 
     cgroups = Cgroups(v2=True, root=tmp_path / "cgroup")
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "precious").mkdir()
-    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+    with pytest.raises(EngineError, match=r"must not contain"):
         cgroups.remove("/../precious")
-    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+    with pytest.raises(EngineError, match=r"must not contain"):
         cgroups.end("/a/../../precious")
     assert (tmp_path / "precious").exists()
 

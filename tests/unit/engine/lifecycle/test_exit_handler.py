@@ -117,7 +117,7 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
         context.setattr(dry.engine.machinery.conmon, "remove", refuse)
         ends.tell(exit_of(entry.id))
         assert entry.ended.wait(20)
-    assert "could not be cleared away: it is busy" in caplog.text
+    assert "its remains could not be removed: it is busy" in caplog.text
     assert CLEARED not in entry.record.done
     assert entry.record.state is ContainerState.EXITED
     dry.engine.container_removal.remove(entry.id)

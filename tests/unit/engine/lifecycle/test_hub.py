@@ -124,7 +124,7 @@ def test_a_plugin_that_takes_its_time_to_synchronize_is_remembered_as_soon_as_it
         def synchronize(self, pods: Any, containers: Any) -> None:
             assert go_on.wait(20)
 
-    monkeypatch.setattr("nri.engine.lifecycle.hub.NOTED_AFTER_S", 0.01)
+    monkeypatch.setattr("nri.engine.lifecycle.hub.RECORD_DELAY_S", 0.01)
     made = hub(tmp_path, Domain("k8s.io"))
     made.start()
     attached = Attached(Plugin(), "10", "slow", "")

@@ -60,7 +60,7 @@ def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is
         assert len(evicting()) == 1
     assert entry.ended.wait(20)
     assert entry.record.message.isprintable() and len(entry.record.message) < 2000
-    (line,) = [text for text in caplog.messages if "gone" in text]
+    (line,) = [text for text in caplog.messages if "plugins evict" in text]
     assert line.isprintable() and len(line) < 2000
     wait_for(lambda: not evicting(), "its thread's end")
 

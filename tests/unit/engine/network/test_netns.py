@@ -22,7 +22,7 @@ def refuse(*_: object, **__: object) -> None:
 def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "unshare", refuse)
     found = NetworkNamespaces(tmp_path / "netns")
-    with pytest.raises(EngineError, match=r"no network namespace .*/p1: .*not permitted"):
+    with pytest.raises(EngineError, match=r"cannot create the network namespace .*/p1: .*not permitted"):
         found.create("p1")
     assert found.names() == []
 
@@ -43,7 +43,7 @@ def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: p
     (thread,) = threads
     assert thread is not threading.current_thread()
     assert not thread.is_alive()
-    with pytest.raises(EngineError, match="there is a network namespace"):
+    with pytest.raises(EngineError, match=r"the network namespace .* already exists"):
         found.create("p1")
     assert found.names() == ["p1"]
     assert not found.exists("p1"), "its file alone is no namespace"

@@ -29,14 +29,14 @@ def test_addresses_are_those_of_the_pods_side() -> None:
     ("result", "problem"),
     [
         ({"ips": 7}, "ips is not a list"),
-        ({"ips": [7]}, r"ips\[0\] is not a table"),
+        ({"ips": [7]}, r"ips\[0\] is not an object"),
         ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is not text"),
         ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is not an address"),
         ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is not an address"),
         ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": "eth0"}, "interfaces is not a list"),
-        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not a table"),
+        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not an object"),
         ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is not text"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
         lambda: conmon.reopen_log(tmp_path, tmp_path / "0.log"),
         lambda: conmon.create(Runtime("/none", tmp_path / "root"), "c1", tmp_path, log_path=tmp_path / "0.log"),
     ):
-        with pytest.raises(RequestError, match=f"is a {kind}, and no file") as caught:
+        with pytest.raises(RequestError, match=f"is a {kind}, not a file") as caught:
             call()
         assert caught.value.field == "log_path"
     assert not (tmp_path / PERSIST).exists()
@@ -116,7 +116,7 @@ def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
         assert conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link).pid == 7
         os.kill(find_conmon(tmp_path, "c1"), signal.SIGKILL)
     else:
-        with pytest.raises(RequestError, match="was another file a moment ago") as caught:
+        with pytest.raises(RequestError, match="was replaced while it was opened") as caught:
             conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link)
         assert caught.value.field == "log_path"
     wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")
@@ -173,9 +173,9 @@ with open(ctl) as words:
     ("places", "told"),
     [
         ([], ""),
-        (["link"], "is a link, and no file"),
-        (["link, then a file"], "was another file a moment ago"),
-        (["link", "link"], "is a link, and no file"),
+        (["link"], "is a link, not a file"),
+        (["link, then a file"], "was replaced while it was opened"),
+        (["link", "link"], "is a link, not a file"),
     ],
 )
 def test_a_log_is_written_to_a_file_of_its_own_when_it_is_opened_anew(

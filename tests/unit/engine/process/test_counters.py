@@ -91,7 +91,7 @@ def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
 def test_no_container_s_descriptors_are_counted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [os.dup(0) for _ in range(20)]
     try:
-        monkeypatch.setattr(counters, "MOST_DESCRIPTORS", 10)
+        monkeypatch.setattr(counters, "MAX_DESCRIPTORS", 10)
         assert read_counters(os.getpid()).numbers["file_descriptors"] == 10
     finally:
         for each in many:

@@ -81,7 +81,7 @@ def test_a_program_whose_client_has_gone_is_killed_and_its_place_is_free(tmp_pat
     gone = threading.Event()
     gone.set()
     with pytest.raises(EngineError, match="exec in c: the client has gone"):
-        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, gone=gone)
+        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, client_gone=gone)
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:

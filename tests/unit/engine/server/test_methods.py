@@ -88,22 +88,22 @@ SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
     ("request_", "problem"),
     [
         (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": contains a zero byte'),
-        (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": has a zero byte'),
-        (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": has a zero byte'),
+        (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": contains a zero byte'),
+        (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": contains a zero byte'),
         (pod(dns_config=pb.DNSConfig(servers=["a", "b\0"])), "config.dns_config.servers[1]"),
-        (pod(port_mappings=[pb.PortMapping(protocol=99)]), "config.port_mappings[0].protocol: 99: is not known"),
-        (container(stop_signal=999), "config.stop_signal: 999: is not known"),
+        (pod(port_mappings=[pb.PortMapping(protocol=99)]), "config.port_mappings[0].protocol: 99: is unknown"),
+        (container(stop_signal=999), "config.stop_signal: 999: is unknown"),
         (container(command=["sh", "-\0"]), "config.command[1]"),
         (container(mounts=[pb.Mount(), pb.Mount(host_path="/\0")]), "config.mounts[1].host_path"),
         (
             container(linux=pb.LinuxContainerConfig(
                 security_context=pb.LinuxContainerSecurityContext(namespace_options=SHARED)
             )),
-            "config.linux.security_context.namespace_options.network: 99: is not known",
+            "config.linux.security_context.namespace_options.network: 99: is unknown",
         ),
         (pb.PullImageRequest(image=pb.ImageSpec(annotations={"a": "\0"})), "image.annotations[a]"),
         (pb.ListContainersRequest(filter={"state": {"state": 7}}), "filter.state.state: 7"),
-        (pod(annotations={"a": "x" * (5 << 20)}), "is longer than 4194304"),
+        (pod(annotations={"a": "x" * (5 << 20)}), "exceeds 4194304"),
         (container(mounts=[pb.Mount()] * (1 << 20)), "config.mounts[131071]: 131073: a request has at most 131072"),
         (container(args=[""] * 131_072), "a request has at most 131072 values"),
         (pod(labels={str(number): "" for number in range(66_000)}), "a request has at most 131072 values"),

@@ -18,7 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, end_event
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
-from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
+from nri.engine.server.server import MAX_CALLS, MAX_CALLS_PER_CONNECTION, Server, cri_server
 from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import NriError
 from tests.support.waiting import wait_for
@@ -81,9 +81,13 @@ def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Pa
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix:{server.path}", options=options) as channel:
         ask = channel.unary_stream("/runtime.v1.RuntimeService/GetContainerEvents")
-        listening = [ask(b"") for _ in range(CALLS)]
+        listening = [ask(b"") for _ in range(MAX_CALLS)]
         assert next(listening[0])
-        wait_for(lambda: len([each for each in threading.enumerate() if each.name.startswith("cri")]) >= CALLS_OF_ONE)
+        wait_for(
+            lambda: (
+                len([each for each in threading.enumerate() if each.name.startswith("cri")]) >= MAX_CALLS_PER_CONNECTION
+            )
+        )
         with CriClient(str(server.path), timeout_s=20) as client:
             assert client.call("Version", pb.VersionRequest()).runtime_name == "test"
         for each in listening:

@@ -62,7 +62,7 @@ def test_a_privileged_container_needs_a_privileged_pod() -> None:
     asked = config()
     asked.linux.security_context.privileged = True
     with pytest.raises(
-        RequestError, match=r"^linux\.security_context\.privileged: \"true\": its pod is not privileged$"
+        RequestError, match=r"^linux\.security_context\.privileged: \"true\": requires a privileged pod$"
     ):
         container_spec(POD, asked, IMAGE, Options("c1", "/rootfs"))
 

@@ -56,10 +56,10 @@ def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": there is no device'),
+        ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": is not a device'),
         ({"host_path": ""}, r"host_path: \"\": must be an absolute path"),
         ({"container_path": "x"}, r"container_path: \"x\": must be an absolute path"),
-        ({"permissions": "rx"}, r"permissions: \"rx\": permissions are r, w and m"),
+        ({"permissions": "rx"}, r"permissions: \"rx\": must be a combination of r, w and m"),
     ],
 )
 def test_a_device_that_cannot_be_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:

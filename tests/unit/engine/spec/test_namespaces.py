@@ -4,7 +4,7 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec import Machine, Options, Pod
-from nri.engine.spec.namespaces import id_mappings, namespaces, of_pod
+from nri.engine.spec.namespaces import id_mappings, namespaces, pod_namespaces
 from nri.errors import RequestError
 
 PATHS = {kind: f"/run/{kind}" for kind in ("network", "ipc", "uts", "pid", "user")}
@@ -45,7 +45,7 @@ def test_the_pods_and_a_targets_processes_are_shared() -> None:
     assert joined(pb.NamespaceOption(pid=pb.POD))["pid"] == "/run/pid"
     target = pb.NamespaceOption(pid=pb.TARGET, target_id="c2")
     assert joined(target, target="/proc/7/ns/pid")["pid"] == "/proc/7/ns/pid"
-    with pytest.raises(RequestError, match=r'target_id: "c2": there is no such container'):
+    with pytest.raises(RequestError, match=r'target_id: "c2": no running container'):
         joined(target)
 
 
@@ -70,12 +70,12 @@ def test_a_mode_that_there_is_not_is_an_error(asked: pb.NamespaceOption, problem
 def test_what_holds_a_pod_makes_what_is_shared() -> None:
     config = pb.PodSandboxConfig()
     asked = config.linux.security_context.namespace_options
-    assert [each["type"] for each in of_pod(config, V1)] == ["network", "ipc", "pid", "uts", "mount"]
+    assert [each["type"] for each in pod_namespaces(config, V1)] == ["network", "ipc", "pid", "uts", "mount"]
     asked.network, asked.pid = pb.NODE, pb.CONTAINER
-    assert [each["type"] for each in of_pod(config, V1)] == ["ipc", "pid", "mount"]
+    assert [each["type"] for each in pod_namespaces(config, V1)] == ["ipc", "pid", "mount"]
     asked.pid = pb.TARGET
-    with pytest.raises(RequestError, match="is a mode for containers"):
-        of_pod(config, V1)
+    with pytest.raises(RequestError, match="is only allowed for containers"):
+        pod_namespaces(config, V1)
 
 
 def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
@@ -88,8 +88,8 @@ def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
     assert "user" not in joined(asked)
     asked.userns_options.mode = pb.POD
     asked.userns_options.gids[0].container_id = 1
-    with pytest.raises(RequestError, match=r"userns_options\.gids: 1: has to begin with id 0"):
+    with pytest.raises(RequestError, match=r"userns_options\.gids: 1: must start at id 0"):
         id_mappings(asked)
     del asked.userns_options.uids[:]
-    with pytest.raises(RequestError, match=r"userns_options\.uids: 0: needs one row"):
+    with pytest.raises(RequestError, match=r"userns_options\.uids: 0: must be exactly one mapping"):
         id_mappings(asked)

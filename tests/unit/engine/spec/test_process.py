@@ -30,7 +30,7 @@ def test_an_entry_point_of_one_empty_word_is_none() -> None:
 
 
 def test_nothing_to_run_is_an_error_that_names_the_image() -> None:
-    with pytest.raises(RequestError, match=r'^command: "": neither it nor image busybox:1 says what to run$'):
+    with pytest.raises(RequestError, match=r'^command: "": is required, because image busybox:1 has no command$'):
         args(pb.ContainerConfig(image=pb.ImageSpec(image="busybox:1")), ImageConfig())
 
 
@@ -51,8 +51,8 @@ def test_there_is_always_a_path() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("", b"", r'envs\[0\]\.key: "": is not the name'),
-        ("A=B", b"", r"is not the name"),
+        ("", b"", r'envs\[0\]\.key: "": is not a valid name'),
+        ("A=B", b"", r"is not a valid name"),
         ("A", b"\xff", r"envs\[0\]\.value: .* is not UTF-8"),
         ("A", b"\0", r"zero byte"),
     ],
@@ -98,5 +98,5 @@ def test_every_signal_of_the_cri_has_a_number() -> None:
     ["SIGNOPE", "99", "0", "SIGRTMIN+31", "SIGTERM+1", "SIGRTMIN+", "RTMINx", "٣", "9" * 5000, "RTMIN+" + "9" * 5000],
 )
 def test_a_signal_that_is_none_is_an_error(text: str) -> None:
-    with pytest.raises(RequestError, match="is no signal"):
+    with pytest.raises(RequestError, match="is not a signal"):
         stop_signal(pb.ContainerConfig(), ImageConfig(stop_signal=text))

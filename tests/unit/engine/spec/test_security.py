@@ -50,10 +50,10 @@ def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
     ("context", "machine", "local", "problem"),
     [
         (Context(seccomp=RUNTIME), Machine(seccomp=False), None, r'"RuntimeDefault": this machine does not filter'),
-        (Context(seccomp=LOCAL), HERE, None, r'"/p.json": is no seccomp profile'),
-        (Context(seccomp=LOCAL), HERE, {"syscalls": []}, r"has no defaultAction"),
-        (Context(seccomp_profile_path="nonsense"), HERE, None, r'seccomp_profile_path: "nonsense": is none of'),
-        (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is not known"),
+        (Context(seccomp=LOCAL), HERE, None, r'"/p.json": is not a seccomp profile'),
+        (Context(seccomp=LOCAL), HERE, {"syscalls": []}, r"defaultAction is missing"),
+        (Context(seccomp_profile_path="nonsense"), HERE, None, r'seccomp_profile_path: "nonsense": must be'),
+        (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is unknown"),
     ],
 )
 def test_a_profile_that_cannot_be_had_is_an_error(
@@ -90,11 +90,11 @@ def test_a_profile_of_the_host_without_apparmor_is_an_error() -> None:
 def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere() -> None:
     label, notes = pb.SELinuxOption(type="spc_t", level="s0"), []
     check_selinux(label, True, HERE, notes)
-    assert notes == ["linux.security_context.selinux_options: spc_t:s0 is left out: this machine has no SELinux"]
+    assert notes == ["linux.security_context.selinux_options: spc_t:s0 is ignored: this machine has no SELinux"]
     with pytest.raises(RequestError, match=r'selinux_options: "spc_t:s0": SELinux labels are not supported'):
         check_selinux(label, False, Machine(selinux=True), notes)
     check_selinux(pb.SELinuxOption(), True, Machine(selinux=True), notes)
-    assert "selinux_relabel is left out" in notes[-1]
+    assert "selinux_relabel is ignored" in notes[-1]
 
 
 def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:

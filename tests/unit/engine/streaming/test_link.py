@@ -41,8 +41,8 @@ def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair
     assert link.read() == b"" and not link.lost, "nothing has come yet"
     theirs.sendall(b"last words")
     theirs.close()
-    assert link.hear({link.fileno(): select.POLLIN | select.POLLHUP}, read=True) == b"last words" and not link.lost
-    assert link.hear({link.fileno(): select.POLLRDHUP}, read=False) == b"" and link.lost
+    assert link.receive({link.fileno(): select.POLLIN | select.POLLHUP}, read=True) == b"last words" and not link.lost
+    assert link.receive({link.fileno(): select.POLLRDHUP}, read=False) == b"" and link.lost
     link.lost = False
     link.send(b"x")
     assert link.lost and link.waiting == 0

@@ -73,7 +73,7 @@ def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
     both = Both()
     error, stdin, stdout, stderr = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.send(stdin, b"in", end=True)) == [Input(b"in"), InputEnd()]
-    assert both.server.room(STDOUT) > 1 << 20
+    assert both.server.send_window(STDOUT) > 1 << 20
     both.server.write(STDOUT, b"out")
     both.server.write(STDERR, b"err")
     both.server.finish(Status(3))
@@ -105,7 +105,7 @@ def test_a_client_that_resets_the_outcome_has_gone_and_one_that_resets_output_re
     both = Both()
     error, stdin, stdout, _ = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.let_go(stdout)) == []
-    assert both.server.room(STDOUT) > 0, "or the program would wait for ever"
+    assert both.server.send_window(STDOUT) > 0, "or the program would wait for ever"
     both.server.write(STDOUT, b"dropped")
     assert both.give(both.client.let_go(stdin)) == [InputEnd()]
     assert both.give(both.client.let_go(error)) == [ClientGone()]

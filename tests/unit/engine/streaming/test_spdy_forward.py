@@ -47,7 +47,7 @@ def both() -> Both:
 def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     data, error = both.connect()
     assert both.give(both.client.send(data, b"in", end=True)) == [PortData("0", b"in"), PortHalfClosed("0")]
-    assert both.server.room("0") > 0
+    assert both.server.send_window("0") > 0
     both.server.consumed("0", 2)
     both.server.send("0", b"out")
     both.server.end("0")
@@ -56,7 +56,7 @@ def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     both.server.close("0")
     both.give()
     assert both.client.ended == {data, error} and both.client.data.get(error, b"") == b""
-    assert both.server.room("0") == 0
+    assert both.server.send_window("0") == 0
 
 
 def test_connections_are_told_apart_by_their_request(both: Both) -> None:
@@ -145,7 +145,7 @@ def test_a_connection_that_is_half_begun_expires_and_a_whole_one_does_not(both: 
     both.server.expire(1001.0 + CREATION_S)
     both.give()
     assert b"not opened in time" in both.client.data[error]
-    assert both.server.room("whole") > 0
+    assert both.server.send_window("whole") > 0
 
 
 def test_it_is_over_when_the_client_opens_no_more_and_has_nothing_left(both: Both) -> None:

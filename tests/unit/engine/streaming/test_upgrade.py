@@ -54,17 +54,17 @@ def refusal(call: object, **headers: str) -> str:
     ("call", "headers", "said"),
     [
         (ask, {}, "400 Bad Request"),
-        (ask, {"connection": "Upgrade"}, "ask for SPDY/3.1 or websocket"),
-        (ask, {"upgrade": "websocket"}, "ask for SPDY/3.1 or websocket"),
-        (ask, {"connection": "Upgrade", "upgrade": "h2c"}, "ask for SPDY/3.1 or websocket"),
-        (spdy, {}, "X-Stream-Protocol-Version names no protocol"),
+        (ask, {"connection": "Upgrade"}, "request SPDY/3.1 or websocket"),
+        (ask, {"upgrade": "websocket"}, "request SPDY/3.1 or websocket"),
+        (ask, {"connection": "Upgrade", "upgrade": "h2c"}, "request SPDY/3.1 or websocket"),
+        (spdy, {}, "X-Stream-Protocol-Version is missing"),
         (spdy, {"x_stream_protocol_version": "v9"}, "X-Accepted-Stream-Protocol-Versions: v4.channel.k8s.io"),
         (spdy, {"x_stream_protocol_version": "v9"}, "403 Forbidden"),
         (websocket, {"method": "POST"}, "405 Method Not Allowed"),
         (websocket, {"sec_websocket_version": "8"}, "426 Upgrade Required"),
         (websocket, {"sec_websocket_key": "AAAA"}, "not 16 bytes"),
         (websocket, {"sec_websocket_key": "\xff"}, "not 16 bytes"),
-        (websocket, {"sec_websocket_protocol": "v9"}, "those are v5.channel.k8s.io, v4.channel.k8s.io"),
+        (websocket, {"sec_websocket_protocol": "v9"}, "supported: v5.channel.k8s.io, v4.channel.k8s.io"),
     ],
 )
 def test_a_refusal_says_what_is_missing(call: object, headers: dict[str, str], said: str) -> None:

@@ -83,7 +83,7 @@ def test_a_client_that_closes_has_gone() -> None:
 def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
     client, server = WebSocketClient(), WebSocketCommand("v5.channel.k8s.io", frozenset({STDERR, ERROR}))
     server.write(STDOUT, b"dropped")
-    assert client.read(server.take()) == [b"\x02"] and server.room(STDOUT) > 0
+    assert client.read(server.take()) == [b"\x02"] and server.send_window(STDOUT) > 0
     assert [*server.receive(client.send(b"\x00in"))] == []
     server.consumed(2)
 

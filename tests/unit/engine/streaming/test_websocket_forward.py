@@ -34,7 +34,7 @@ def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
     server.close("0", "again")
     server.send("0", b"gone")
     assert client.read(server.take()) == [b"\2out", b"\1refused"]
-    assert server.room("0") == 0 and server.room("1") > 0 and not server.over
+    assert server.send_window("0") == 0 and server.send_window("1") > 0 and not server.over
     server.close("1")
     assert server.over
     server.finish()

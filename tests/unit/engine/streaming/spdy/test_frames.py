@@ -17,7 +17,7 @@ PAYLOADS = st.builds(Payload, st.integers(0, (1 << 31) - 1), st.binary(max_size=
 def packed(frame: Control | Payload) -> bytes:
     if isinstance(frame, Payload):
         return data_frame(frame.stream, frame.data, fin=frame.fin)
-    return control(frame.kind, rest=frame.payload, flags=frame.flags)
+    return control(frame.kind, tail=frame.payload, flags=frame.flags)
 
 
 def joined(found: list[Control | Payload]) -> list[Control | Payload]:
@@ -52,7 +52,7 @@ def test_bytes_on_the_wire_are_those_of_the_draft() -> None:
 
 
 def test_a_long_control_frame_is_refused_by_its_head_alone() -> None:
-    head = bytes.fromhex("80030001 00") + (frames.CONTROL_LIMIT + 1).to_bytes(3, "big")
+    head = bytes.fromhex("80030001 00") + (frames.MAX_CONTROL_BYTES + 1).to_bytes(3, "big")
     with pytest.raises(RemoteProtocolError, match="16385 bytes"):
         [*FrameReader().receive(head)]
 
