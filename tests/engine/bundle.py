@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.machine import find_devices, detect_machine, with_features
+from nri.engine.machine import detect_machine, find_devices, with_features
 from nri.engine.spec import Account, ImageConfig, Machine, Options, Pod, container_spec
 from tests.engine.registry import extract
 from tests.support.needs import need_root, need_tool
@@ -57,7 +57,9 @@ class Bundles:
         self.rootfs = rootfs(folder)
         self.parent = f"nri-spec-{uuid.uuid4().hex[:8]}"
         features = subprocess.run([self.binary, "features"], capture_output=True, check=False)
-        self.machine: Machine = with_features(detect_machine(), json.loads(features.stdout) if not features.returncode else {})
+        self.machine: Machine = with_features(
+            detect_machine(), json.loads(features.stdout) if not features.returncode else {}
+        )
         self.started: list[str] = []
 
     def close(self) -> None:

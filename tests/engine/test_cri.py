@@ -401,7 +401,7 @@ def test_a_pods_own_seccomp_profile_is_read_from_the_node(live: Live) -> None:
     config.metadata.attempt = 1
     config.linux.security_context.seccomp.localhost_ref = "/etc/hostname"
     code, text = live.cri.refused("RunPodSandbox", config=config)
-    assert code is Code.INVALID_ARGUMENT and "localhost_ref" in text and "is not below" in text
+    assert code is Code.INVALID_ARGUMENT and "localhost_ref" in text and "must be below" in text
 
 
 def test_resources_change_in_the_cgroup_and_in_the_status(live: Live) -> None:

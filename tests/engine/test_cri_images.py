@@ -101,7 +101,7 @@ def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess
         ("{host}/team/app:1", pb.AuthConfig(registry_token="t"), Code.INVALID_ARGUMENT, "auth.registry_token"),
         ("{host}/team/none:1", login(), Code.NOT_FOUND, "team/none:1"),
         ("UPPER", None, Code.INVALID_ARGUMENT, "is not an image name"),
-        ("", None, Code.INVALID_ARGUMENT, "an image has to be named"),
+        ("", None, Code.INVALID_ARGUMENT, "an image is required"),
         ("localhost:1/team/app:1", None, Code.UNKNOWN, "RegistryUnavailable: "),
         (
             "localhost:1/team/app:1",

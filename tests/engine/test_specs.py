@@ -341,5 +341,5 @@ def test_a_user_namespace_of_the_pod_maps_its_containers_ids(bundles: Bundles) -
 
 def test_a_container_that_joins_no_pod_namespace_has_none(bundles: Bundles) -> None:
     config = security(namespace_options=pb.NamespaceOption(network=pb.POD, ipc=pb.NODE, pid=pb.CONTAINER))
-    with pytest.raises(RequestError, match=r'network: "POD": pod p1 has no network namespace of its own'):
+    with pytest.raises(RequestError, match=r'network: "POD": pod p1 has no separate network namespace'):
         bundles.shell("true", config=config)

@@ -89,7 +89,7 @@ def _single(path: str, kind: str, value: Any) -> Iterator[Problem]:
         if not isinstance(value, bool):
             yield Problem(path, f"expected true or false, not {_short(value)}")
     elif not isinstance(value, int) or isinstance(value, bool):
-        yield Problem(path, f"expected an integer, not {_short(value)}")
+        yield Problem(path, f"expected a whole number, not {_short(value)}")
     elif value not in _INTEGERS[kind]:
         yield Problem(path, f"{value} is out of range ({_INTEGERS[kind][0]} to {_INTEGERS[kind].stop - 1})")
 

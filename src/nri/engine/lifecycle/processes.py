@@ -130,7 +130,9 @@ class Processes:
 
     # --- stopping ---
 
-    def stop(self, container: ContainerEntry, timeout_s: float = 0.0, client_gone: threading.Event | None = None) -> None:
+    def stop(
+        self, container: ContainerEntry, timeout_s: float = 0.0, client_gone: threading.Event | None = None
+    ) -> None:
         """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError.
 
         If the caller is `client_gone`, nothing is killed: waiting on would only block others.

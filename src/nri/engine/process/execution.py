@@ -78,7 +78,7 @@ def exec_sync(
 ) -> ExecResult:
     """Run a program in a container to its end.
 
-    CommandTimeout after `timeout_s`, EngineError once the caller is `client_gone`: the program and its children are killed
+    CommandTimeout after `timeout_s`, EngineError once the client has gone: the program and its children are killed
     then. CommandFailed if the runtime could not start it.
     """
     began = time.monotonic()
