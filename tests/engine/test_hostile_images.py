@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from nri.engine.images import ImageStore, Registry, Transport
-from nri.engine.images.room import Limits
+from nri.engine.images.space_budget import Limits
 from nri.engine.support.errors import EngineError, InvalidRequest
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess

@@ -35,8 +35,8 @@ from nri.engine.images.manifest import (
 from nri.engine.images.mapping import Mapping
 from nri.engine.images.reference import DIGEST, Reference, parse_reference
 from nri.engine.images.registries import Credentials
-from nri.engine.images.room import Limits, SpaceBudget
 from nri.engine.images.snapshots import Snapshots
+from nri.engine.images.space_budget import Limits, SpaceBudget
 from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import LayoutImage, read_layout, unpack, with_registry_config
 from nri.engine.support.command import end_leftovers

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.images.manifest import MAX_DOCUMENT_BYTES, config_digest, container_config, diff_ids, layers, parse
 from nri.engine.images.reference import DIGEST
-from nri.engine.images.room import SpaceBudget
+from nri.engine.images.space_budget import SpaceBudget
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.files import Usage

@@ -15,7 +15,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
-from nri.engine.images.room import Limits
+from nri.engine.images.space_budget import Limits
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features

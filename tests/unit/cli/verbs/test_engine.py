@@ -138,7 +138,7 @@ def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path:
         "next": "apt-get install conmon, or set its path in engine.toml",
     }
     quiet = nri(*arguments, "-q").stdout
-    assert "conmon: no program /none/conmon; apt-get install conmon" in quiet
+    assert "conmon: program /none/conmon not found; apt-get install conmon" in quiet
     assert "namespaces" not in quiet
 
 

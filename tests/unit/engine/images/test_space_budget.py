@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nri.engine.images.room import Limits, SpaceBudget
+from nri.engine.images.space_budget import Limits, SpaceBudget
 from nri.engine.images.unpack import unpack
 from nri.engine.support.errors import EngineError
 
