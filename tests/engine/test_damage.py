@@ -116,8 +116,8 @@ def test_a_pod_with_a_damaged_file_is_removed_and_nothing_remains(node: Node, fi
         node.engine.pod_removal.stop(pod)
         node.engine.pod_removal.remove(pod)
         assert time.monotonic() - began < 20, kind
-        left = [line for line in node.machine.leftovers() if pod in line or container in line]
-        assert left == [], kind
+        leftovers = [line for line in node.machine.leftovers() if pod in line or container in line]
+        assert leftovers == [], kind
     assert (node.engine.inventory.pods(), node.engine.inventory.containers()) == ([], [])
     if file.startswith("root/networks"):  # which addresses the pod has is known from there alone
         remove_tree(node.folder / "ipam")

@@ -78,14 +78,14 @@ def answering(path: Path, answer: bytes | None) -> Iterator[str]:
     """A server that says this to whatever it is told, and hangs up; None: no answer, and does not."""
 
     def serve() -> None:
-        with ExitStack() as kept:
+        with ExitStack() as exit_stack:
             while True:
                 try:
                     connection, _ = listener.accept()
                 except OSError:
                     return
                 if answer is None:
-                    kept.enter_context(connection)
+                    exit_stack.enter_context(connection)
                     continue
                 with connection, suppress(OSError):
                     connection.recv(1024)

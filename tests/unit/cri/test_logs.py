@@ -21,8 +21,8 @@ def row(text: str, tag: str = "F", stream: str = "stdout") -> str:
     return f"{T} {stream} {tag} {text}\n"
 
 
-def texts(found: Iterator[LogEntry]) -> list[str]:
-    return [entry.text.decode() for entry in found]
+def texts(log_entry: Iterator[LogEntry]) -> list[str]:
+    return [entry.text.decode() for entry in log_entry]
 
 
 def test_a_line_has_time_stream_tags_and_any_text() -> None:
@@ -62,8 +62,8 @@ def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
     log.write_text(row("before") + row(text) + row("after"))
     before, *pieces, after = read_log(str(log))
     assert (before.text, after.text) == (b"before", b"after")
-    assert b"".join(each.text for each in pieces).decode() == text and len(pieces) == 3
-    assert {(each.time, each.stream) for each in pieces} == {(T, "stdout")}
+    assert b"".join(piece.text for piece in pieces).decode() == text and len(pieces) == 3
+    assert {(piece.time, piece.stream) for piece in pieces} == {(T, "stdout")}
 
 
 @pytest.mark.parametrize("tail", [None, 3])
@@ -91,8 +91,8 @@ def test_the_last_lines_are_whole_lines(tmp_path: Path, count: int, expected: li
 def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_text("".join(row(f"line {number} {'x' * 100}") for number in range(5000)))
-    found = texts(read_log(str(log), tail=1500))
-    assert (len(found), found[0].split()[1], found[-1].split()[1]) == (1500, "3500", "4999")
+    lines = texts(read_log(str(log), tail=1500))
+    assert (len(lines), lines[0].split()[1], lines[-1].split()[1]) == (1500, "3500", "4999")
 
 
 def test_the_last_lines_of_a_log_of_parts_are_found_at_one_look_at_each(
@@ -157,19 +157,19 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> 
 def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, gone = tmp_path / "0.log", [True]
+    log, rotations = tmp_path / "0.log", [True]
     log.write_text(row("one"))
 
     def more() -> bool:
         if log.with_suffix(".1").exists():
-            return not gone
+            return not rotations
         os.rename(log, log.with_suffix(".1"))
         log.write_text(row("two"))
         return True
 
     def open_late(path: str, flags: int) -> int:
-        if log.with_suffix(".1").exists() and gone:
-            gone.pop()
+        if log.with_suffix(".1").exists() and rotations:
+            rotations.pop()
             raise FileNotFoundError(path)
         return open_regular(path, flags)
 

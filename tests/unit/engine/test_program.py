@@ -23,10 +23,10 @@ from nri.signals import Stop
 def quiet_root() -> logging.Logger:
     """The root logger as a new process has it."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     root.handlers.clear()
     yield root
-    root.handlers[:] = kept
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 

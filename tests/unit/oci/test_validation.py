@@ -43,7 +43,7 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("anys", "expected"),
     [
         (validate([1]), "expected an object, not [1]"),
         (problems(hostname=5), "hostname: expected text, not 5"),
@@ -113,8 +113,8 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_problem_names_its_place_and_value(found: list[Any], expected: str) -> None:
-    assert [str(each) for each in found] == [expected]
+def test_a_problem_names_its_place_and_value(anys: list[Any], expected: str) -> None:
+    assert [str(entry) for entry in anys] == [expected]
 
 
 def test_rules_are_not_asked_of_values_of_the_wrong_kind() -> None:

@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
 from tests.unit.engine.images.test_archive import archive
 
-NO_PROGRAM = "no program /none/conmon"
+NO_PROGRAM = "program /none/conmon not found"
 
 
 def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:

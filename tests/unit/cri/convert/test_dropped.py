@@ -42,7 +42,7 @@ def test_what_is_dropped_is_looked_for_once_and_only_if_somebody_asks() -> None:
         looks.append("look")
         return [Dropped("a", "1", "no field")]
 
-    found = Converted("value", find)
-    assert (found.value, looks) == ("value", [])
-    assert found.dropped == found.dropped == (Dropped("a", "1", "no field"),)
+    converted = Converted("value", find)
+    assert (converted.value, looks) == ("value", [])
+    assert converted.dropped == converted.dropped == (Dropped("a", "1", "no field"),)
     assert looks == ["look"]

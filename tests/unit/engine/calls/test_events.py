@@ -42,9 +42,9 @@ def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
     subscribe = bus.subscribe
 
     def and_tell() -> Any:
-        made = subscribe()
+        subscription = subscribe()
         bus.publish(ContainerEntry(ContainerRecord("c1"), {}), pb.CONTAINER_STARTED_EVENT)
-        return made
+        return subscription
 
     bus.subscribe = and_tell  # type: ignore[method-assign]
     assert next(stream).container_id == "c1"

@@ -22,24 +22,24 @@ class Containers:
     gone = threading.Event()
 
     def exec_sync(
-        self, container_id: str, argv: list[str], timeout_s: float | None, gone: threading.Event
+        self, container_id: str, argv: list[str], timeout_s: float | None, client_gone: threading.Event
     ) -> ExecResult:
-        self.limit, self.gone = timeout_s, gone
+        self.limit, self.gone = timeout_s, client_gone
         return ExecResult(b"o", b"e", 3)
 
 
 @pytest.mark.parametrize(
-    ("asked", "left", "limit"),
+    ("timeout_s", "remaining_s", "limit"),
     [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0), (0, 0.0, 0.1)],
 )
 def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits(
-    asked: int, left: float | None, limit: float | None
+    timeout_s: int, remaining_s: float | None, limit: float | None
 ) -> None:
     containers: Any = Containers()
     ends: list[Any] = []
-    call: Any = SimpleNamespace(time_left=lambda: left, on_end=ends.append)
+    call: Any = SimpleNamespace(time_left=lambda: remaining_s, on_end=ends.append)
     calls = ExecutionCalls(containers, containers, containers)
-    reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=asked), call)
+    reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=timeout_s), call)
     assert containers.limit == limit
     assert not containers.gone.is_set()
     for end in ends:

@@ -21,7 +21,7 @@ def archive(path: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "source"),
+    ("archive_", "source"),
     [
         ("old.tar", "docker-archive:{}/old.tar"),
         ("new.tar", "oci-archive:{}/new.tar"),
@@ -30,13 +30,13 @@ def archive(path: Path, *names: str) -> Path:
     ],
 )
 def test_an_archive_says_its_kind_itself(
-    given: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive_: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     archive(tmp_path / "old.tar", "a/layer.tar", "manifest.json")
     archive(tmp_path / "new.tar", "blobs", "oci-layout")
     (tmp_path / "layout").mkdir()
-    assert archive_source(given) == source.format(tmp_path)
+    assert archive_source(archive_) == source.format(tmp_path)
 
 
 def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:

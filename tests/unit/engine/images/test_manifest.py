@@ -119,12 +119,12 @@ def test_what_containers_take_over_is_all_of_it() -> None:
 
 def index(*rows: str) -> dict[str, Any]:
     """A list: each row is os/architecture[/variant], with a digest of its place."""
-    made = []
+    result = []
     for place, text in enumerate(rows):
         system, architecture, *variant = text.split("/")
         platform = {"os": system, "architecture": architecture, **({"variant": variant[0]} if variant else {})}
-        made.append({"digest": f"sha256:{place:064}", "platform": platform})
-    return {"mediaType": INDEX, "manifests": made}
+        result.append({"digest": f"sha256:{place:064}", "platform": platform})
+    return {"mediaType": INDEX, "manifests": result}
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ def index(*rows: str) -> dict[str, Any]:
     ],
 )
 def test_the_best_image_for_a_machine_comes_first(machine: str, rows: list[str], chosen: int) -> None:
-    found, _ = for_this_machine(index(*rows), "x", machine)
-    assert found[0] == (f"sha256:{chosen:064}", True)
+    entries, _ = for_this_machine(index(*rows), "x", machine)
+    assert entries[0] == (f"sha256:{chosen:064}", True)
 
 
 def test_what_names_no_platform_comes_after_what_names_this_one_in_its_order() -> None:
-    made = index("linux/amd64", "linux/arm64")
-    made["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
+    document = index("linux/amd64", "linux/arm64")
+    document["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
     unsure = [(OTHER, False), (DIGEST, False)]
-    assert for_this_machine(made, "x", "x86_64") == ([(f"sha256:{0:064}", True), *unsure], ["linux/arm64"])
-    assert for_this_machine(made, "x", "s390x") == (unsure, ["linux/amd64", "linux/arm64"])
+    assert for_this_machine(document, "x", "x86_64") == ([(f"sha256:{0:064}", True), *unsure], ["linux/arm64"])
+    assert for_this_machine(document, "x", "s390x") == (unsure, ["linux/amd64", "linux/arm64"])
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_a_configuration_says_for_which_machine_an_image_is(config: dict[str, An
 
 
 def test_an_image_for_other_machines_says_for_which() -> None:
-    found, others = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
-    assert found == []
-    told = "x is not for linux/amd64; it is for linux/alien, linux/amd64/v4"
-    assert str(not_for_this_machine("x", others, "x86_64")) == told
+    entries, other_platforms = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
+    assert entries == []
+    error_text = "x is not for linux/amd64; it is for linux/alien, linux/amd64/v4"
+    assert str(not_for_this_machine("x", other_platforms, "x86_64")) == error_text
     assert "it is for nothing" in str(not_for_this_machine("x", [], "x86_64"))
     assert len(str(not_for_this_machine("x", ["\x1b" + "a" * 100_000], "x86_64"))) < 2000
 

@@ -16,14 +16,14 @@ Owners = dict[str, tuple[int, int]]
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Owners:
+def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     """Owners that were given, by a file's name; nothing is done to the files."""
-    found: Owners = {}
-    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: found.__setitem__(Path(path).name, (uid, gid)))
-    return found
+    owners: Owners = {}
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: owners.__setitem__(Path(path).name, (uid, gid)))
+    return owners
 
 
-def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, given: Owners) -> None:
+def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, owners: Owners) -> None:
     tree = tmp_path / "tree"
     (tree / "bin").mkdir(parents=True)
     (tree / "bin/su").touch()
@@ -31,14 +31,14 @@ def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, giv
     (tree / "link").symlink_to("/etc/passwd")
     uid, gid = os.getuid(), os.getgid()
     Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).chown_tree(tree)
-    assert given == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
+    assert owners == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
     assert stat.S_IMODE((tree / "bin/su").stat().st_mode) == 0o4755
 
 
-def test_owners_beyond_the_mapping_stay(tmp_path: Path, given: Owners) -> None:
+def test_owners_beyond_the_mapping_stay(tmp_path: Path, owners: Owners) -> None:
     (tmp_path / "a").mkdir()
     Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).chown_tree(tmp_path / "a")
-    assert given == {"a": (os.getuid(), os.getgid())}
+    assert owners == {"a": (os.getuid(), os.getgid())}
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])

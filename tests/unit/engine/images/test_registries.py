@@ -34,13 +34,13 @@ def test_credentials_that_are_none_are_refused_without_being_shown() -> None:
 
 def test_mirrors_are_written_as_toml() -> None:
     conf = registries_conf([Registry("quay.io", ("http://m:5000", "https://n"), insecure=True), Registry('a"b')])
-    found = tomllib.loads(conf)
-    assert found["unqualified-search-registries"] == []
-    assert found["registry"][0]["mirror"] == [
+    document = tomllib.loads(conf)
+    assert document["unqualified-search-registries"] == []
+    assert document["registry"][0]["mirror"] == [
         {"location": "m:5000", "insecure": True},
         {"location": "n", "insecure": False},
     ]
-    assert [row["prefix"] for row in found["registry"]] == ["quay.io", 'a"b']
+    assert [row["prefix"] for row in document["registry"]] == ["quay.io", 'a"b']
 
 
 def test_the_words_of_skopeo_are_its_last_sentence() -> None:

@@ -14,11 +14,11 @@ ONE, TWO = layer({"a": b"1"}), layer({"b": b"2"})
 
 def test_a_layout_gives_its_image(tmp_path: Path) -> None:
     layout(tmp_path, [ONE, TWO], config={"User": "1", "Env": ["A=1"], "Cmd": None})
-    found = read_layout(tmp_path, "x")
-    assert found.diff_ids == [digest(ONE), digest(TWO)]
-    assert (found.config["User"], found.config["Env"], found.config["Cmd"]) == ("1", ["A=1"], None)
-    manifest = json.loads((tmp_path / "blobs/sha256" / found.manifest_digest[7:]).read_bytes())
-    assert manifest["config"]["digest"] == found.id
+    layout_image = read_layout(tmp_path, "x")
+    assert layout_image.diff_ids == [digest(ONE), digest(TWO)]
+    assert (layout_image.config["User"], layout_image.config["Env"], layout_image.config["Cmd"]) == ("1", ["A=1"], None)
+    manifest = json.loads((tmp_path / "blobs/sha256" / layout_image.manifest_digest[7:]).read_bytes())
+    assert manifest["config"]["digest"] == layout_image.id
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,21 @@ def test_an_image_of_dockers_format_keeps_its_id_if_its_layers_are_those_that_it
     tmp_path: Path,
 ) -> None:
     layout(tmp_path, [ONE, TWO])
-    found = read_layout(tmp_path, "x")
+    layout_image = read_layout(tmp_path, "x")
 
     def original(*layers: bytes, **config: object) -> bytes:
         return json.dumps({"docker_version": "1", "rootfs": {"diff_ids": list(map(digest, layers))}, **config}).encode()
 
     raw = original(ONE, TWO, config={"User": "7"})
-    made = with_registry_config(found, digest(raw), raw, "x")
-    assert (made.id, made.config, made.diff_ids) == (digest(raw), {"User": "7"}, found.diff_ids)
+    pod_config = with_registry_config(layout_image, digest(raw), raw, "x")
+    assert (pod_config.id, pod_config.config, pod_config.diff_ids) == (
+        digest(raw),
+        {"User": "7"},
+        layout_image.diff_ids,
+    )
     for layers in ((ONE,), (TWO, ONE), (), (ONE, TWO, TWO)):
         raw = original(*layers)
         with pytest.raises(InvalidRequest, match="its layers differ from those in its configuration"):
-            with_registry_config(found, digest(raw), raw, "x")
+            with_registry_config(layout_image, digest(raw), raw, "x")
     with pytest.raises(InvalidRequest, match="has another digest"):
-        with_registry_config(found, digest(b"other"), raw, "x")
+        with_registry_config(layout_image, digest(b"other"), raw, "x")

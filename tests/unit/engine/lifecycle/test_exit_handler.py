@@ -124,7 +124,7 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
 
 
 def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any, ends: Ends) -> None:
-    made = dry.run(dry.pod())
+    container_id = dry.run(dry.pod())
     ends.handler.close()
-    ends.tell(exit_of(made))
-    assert dry.engine.inventory.container(made).record.state is ContainerState.RUNNING
+    ends.tell(exit_of(container_id))
+    assert dry.engine.inventory.container(container_id).record.state is ContainerState.RUNNING

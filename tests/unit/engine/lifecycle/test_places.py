@@ -35,8 +35,8 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_path(tmp_path: Path) 
 def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_path: Path) -> None:
     with lock_folders(tmp_path / "root", tmp_path / "state"):
         (tmp_path / "root").chmod(0o711)
-        for root, state, taken in (("root", "other", "root"), ("third", "state", "state")):
-            with pytest.raises(EngineError, match=f"another engine uses {tmp_path / taken}"):
+        for root, state, locked in (("root", "other", "root"), ("third", "state", "state")):
+            with pytest.raises(EngineError, match=f"another engine uses {tmp_path / locked}"):
                 lock_folders(tmp_path / root, tmp_path / state)
         assert (tmp_path / "root").stat().st_mode & 0o777 == 0o711
         assert [*(tmp_path / "root").iterdir()] == []

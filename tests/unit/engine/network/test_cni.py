@@ -48,7 +48,7 @@ class World:
         Path(f"{self.folder}/fail.{command}.{plugin}").touch()
 
     def network(self, *types: str, **more: Any) -> Network:
-        return Network("net", "1.0.0", tuple({"type": each} for each in types), **more)
+        return Network("net", "1.0.0", tuple({"type": entry} for entry in types), **more)
 
     def add(self, *types: str) -> Any:
         return self.cni.add(
@@ -75,8 +75,8 @@ def test_an_answer_that_makes_no_sense_names_the_network_and_is_taken_back(world
 
 
 def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) -> None:
-    found = world.add("first", "second")
-    assert [*found.addresses] == ["10.0.0.2"]
+    attachment = world.add("first", "second")
+    assert [*attachment.addresses] == ["10.0.0.2"]
     assert world.cni.attached() == ["p1"]
     world.cni.delete("p1")
     assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]

@@ -68,10 +68,10 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
     server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
     server.start()
     with CriClient(str(server.path)) as client:
-        found = client.stream("GetContainerEvents", pb.GetEventsRequest())
-        assert next(found).container_id == "c1"
+        stream = client.stream("GetContainerEvents", pb.GetEventsRequest())
+        assert next(stream).container_id == "c1"
         server.stop(grace_s=20)
-        assert [*found] == []
+        assert [*stream] == []
 
 
 def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Path) -> None:
@@ -85,13 +85,14 @@ def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Pa
         assert next(listening[0])
         wait_for(
             lambda: (
-                len([each for each in threading.enumerate() if each.name.startswith("cri")]) >= MAX_CALLS_PER_CONNECTION
+                len([entry for entry in threading.enumerate() if entry.name.startswith("cri")])
+                >= MAX_CALLS_PER_CONNECTION
             )
         )
         with CriClient(str(server.path), timeout_s=20) as client:
             assert client.call("Version", pb.VersionRequest()).runtime_name == "test"
-        for each in listening:
-            each.cancel()
+        for entry in listening:
+            entry.cancel()
     server.stop()
 
 
@@ -102,9 +103,9 @@ class Waiting:
         self.begun, self.over = threading.Event(), threading.Event()
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        gone = end_event(call)
+        client_gone = end_event(call)
         self.begun.set()
-        assert gone.wait(20)
+        assert client_gone.wait(20)
         self.over.set()
         return pb.StopContainerResponse()
 
@@ -115,9 +116,9 @@ def test_a_call_that_is_cancelled_is_told_so_while_it_waits(tmp_path: Path) -> N
     server.start()
     try:
         with grpc.insecure_channel(f"unix:{server.path}", options=[("grpc.default_authority", "localhost")]) as channel:
-            asked = channel.unary_unary("/runtime.v1.RuntimeService/StopContainer").future(b"")
+            future = channel.unary_unary("/runtime.v1.RuntimeService/StopContainer").future(b"")
             assert calls.begun.wait(20)
-            asked.cancel()
+            future.cancel()
             assert calls.over.wait(20)
     finally:
         server.stop()
@@ -158,10 +159,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
         default_runtime="crun",
     )  # fmt: skip
     with Engine(config) as engine:
-        made = cri_server(engine, NoStreams())  # type: ignore[arg-type]
-        made.start()
-        yield made
-        made.stop()
+        server_ = cri_server(engine, NoStreams())  # type: ignore[arg-type]
+        server_.start()
+        yield server_
+        server_.stop()
 
 
 def code_of(call: Any) -> grpc.StatusCode:
@@ -189,9 +190,9 @@ def test_every_call_has_an_answer(server: Server) -> None:
 
 def test_status_tells_conditions_handlers_and_the_configuration(server: Server) -> None:
     with CriClient(str(server.path)) as client:
-        found = client.call("Status", pb.StatusRequest(verbose=True))
-    assert [row.type for row in found.status.conditions] == ["RuntimeReady", "NetworkReady"]
-    handlers = {row.name: row.features for row in found.runtime_handlers}
+        response = client.call("Status", pb.StatusRequest(verbose=True))
+    assert [row.type for row in response.status.conditions] == ["RuntimeReady", "NetworkReady"]
+    handlers = {row.name: row.features for row in response.runtime_handlers}
     assert set(handlers) == {"", "runc", "crun"}
     assert handlers[""] == handlers["crun"]
-    assert "default_runtime" in found.info["config"]
+    assert "default_runtime" in response.info["config"]

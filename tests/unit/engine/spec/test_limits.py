@@ -10,8 +10,8 @@ from nri.errors import RequestError
 
 
 def config(**fields: object) -> pb.PodSandboxConfig:
-    made = {"metadata": metadata(), **fields}
-    return pb.PodSandboxConfig(**made)  # type: ignore[arg-type]
+    fields_ = {"metadata": metadata(), **fields}
+    return pb.PodSandboxConfig(**fields_)  # type: ignore[arg-type]
 
 
 def metadata(**fields: str) -> pb.PodSandboxMetadata:

@@ -13,7 +13,7 @@ IMAGE = ImageConfig(entrypoint=("/entry",), cmd=("cmd", "x"), env=("PATH=/image"
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "expected"),
+    ("command", "arguments", "expected"),
     [
         ([], [], ["/entry", "cmd", "x"]),
         ([], ["mine"], ["/entry", "mine"]),
@@ -21,8 +21,8 @@ IMAGE = ImageConfig(entrypoint=("/entry",), cmd=("cmd", "x"), env=("PATH=/image"
         (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
     ],
 )
-def test_command_and_args_replace_the_images(command: list[str], given: list[str], expected: list[str]) -> None:
-    assert args(pb.ContainerConfig(command=command, args=given), IMAGE) == expected
+def test_command_and_args_replace_the_images(command: list[str], arguments: list[str], expected: list[str]) -> None:
+    assert args(pb.ContainerConfig(command=command, args=arguments), IMAGE) == expected
 
 
 def test_an_entry_point_of_one_empty_word_is_none() -> None:
@@ -71,7 +71,7 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "image", "number"),
+    ("signal_number", "image", "number"),
     [
         (pb.SIGNAL_RUNTIME_DEFAULT, "", signal.SIGTERM),
         (pb.SIGNAL_RUNTIME_DEFAULT, "SIGQUIT", signal.SIGQUIT),
@@ -84,13 +84,13 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
         (pb.SIGNAL_SIGRTMAX, "", 64),
     ],
 )
-def test_the_signal_that_stops(asked: int, image: str, number: int) -> None:
-    assert stop_signal(pb.ContainerConfig(stop_signal=asked), ImageConfig(stop_signal=image)) == number
+def test_the_signal_that_stops(signal_number: int, image: str, number: int) -> None:
+    assert stop_signal(pb.ContainerConfig(stop_signal=signal_number), ImageConfig(stop_signal=image)) == number
 
 
 def test_every_signal_of_the_cri_has_a_number() -> None:
-    found = {value: stop_signal(pb.ContainerConfig(stop_signal=value), ImageConfig()) for value in pb.Signal.values()}
-    assert [name for name, value in pb.Signal.items() if value and not 1 <= found[value] <= 64] == []
+    actual = {value: stop_signal(pb.ContainerConfig(stop_signal=value), ImageConfig()) for value in pb.Signal.values()}
+    assert [name for name, value in pb.Signal.items() if value and not 1 <= actual[value] <= 64] == []
 
 
 @pytest.mark.parametrize(

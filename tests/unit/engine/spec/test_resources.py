@@ -13,13 +13,13 @@ V1 = Machine(cgroup_v2=False, hugetlb=False)
 WHOLE = Machine()
 
 
-def made(machine: Machine = WHOLE, **asked: object) -> tuple[dict, list[str]]:
+def resources_of(machine: Machine = WHOLE, **fields: object) -> tuple[dict, list[str]]:
     notes: list[str] = []
-    return container_resources(pb.LinuxContainerResources(**asked), machine, notes), notes  # type: ignore[arg-type]
+    return container_resources(pb.LinuxContainerResources(**fields), machine, notes), notes  # type: ignore[arg-type]
 
 
 def test_all_of_it() -> None:
-    resources, notes = made(
+    resources, notes = resources_of(
         cpu_shares=512, cpu_quota=-1, cpu_period=100000, cpuset_cpus="0-1,3", cpuset_mems="0",
         memory_limit_in_bytes=64, memory_swap_limit_in_bytes=80, unified={"memory.high": "50"},
         hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4)],
@@ -34,20 +34,20 @@ def test_all_of_it() -> None:
 
 
 def test_what_nobody_set_is_not_there() -> None:
-    assert made() == ({}, [])
+    assert resources_of() == ({}, [])
 
 
 def test_a_memory_limit_alone_leaves_no_swap() -> None:
-    assert made(memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64, "swap": 64}
-    assert made(Machine(swap_limit=False), memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64}
+    assert resources_of(memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64, "swap": 64}
+    assert resources_of(Machine(swap_limit=False), memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64}
 
 
 def test_shares_below_the_kernels_least_are_that() -> None:
-    assert made(cpu_shares=1)[0]["cpu"] == {"shares": 2}
+    assert resources_of(cpu_shares=1)[0]["cpu"] == {"shares": 2}
 
 
 def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
-    resources, notes = made(
+    resources, notes = resources_of(
         Machine(cgroup_v2=False, hugetlb=False, swap_limit=False),
         unified={"memory.high": "1"},
         memory_swap_limit_in_bytes=9,
@@ -62,7 +62,7 @@ def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("name", "problem"),
     [
         ({"cpu_shares": -1}, r"linux\.resources\.cpu_shares: -1: must not be negative"),
         ({"cpu_period": -5}, r"cpu_period: -5: must not be negative"),
@@ -85,9 +85,9 @@ def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
         ({"hugepage_limits": [pb.HugepageLimit(page_size="2")]}, r'hugepage_limits\[0\]\.page_size: "2"'),
     ],
 )
-def test_what_no_cgroup_can_have_is_an_error_with_field_and_value(asked: dict, problem: str) -> None:
+def test_what_no_cgroup_can_have_is_an_error_with_field_and_value(name: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        made(**asked)
+        resources_of(**name)
 
 
 def test_an_oom_score_is_raised_to_what_the_engine_may_set() -> None:
@@ -115,4 +115,4 @@ def test_cgroups_are_below_the_pods_or_asked_of_systemd() -> None:
 
 
 def test_shares_are_within_what_the_kernel_takes() -> None:
-    assert [made(cpu_shares=value)[0]["cpu"]["shares"] for value in (1, 1024, 2**63 - 1)] == [2, 1024, 262_144]
+    assert [resources_of(cpu_shares=value)[0]["cpu"]["shares"] for value in (1, 1024, 2**63 - 1)] == [2, 1024, 262_144]

@@ -32,8 +32,8 @@ LOCAL.localhost_ref = "/p.json"
     ],
 )
 def test_which_profile_counts(context: Context, expected: str | None) -> None:
-    made = seccomp(context, HERE, (), FILTER)
-    assert (made and made["defaultAction"]) == expected
+    profile = seccomp(context, HERE, (), FILTER)
+    assert (profile and profile["defaultAction"]) == expected
 
 
 def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
@@ -98,9 +98,9 @@ def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere()
 
 
 def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:
-    asked = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
-    assert paths(asked) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
-    asked.privileged = True
-    assert paths(asked) == {}
+    context = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
+    assert paths(context) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
+    context.privileged = True
+    assert paths(context) == {}
     with pytest.raises(RequestError, match=r'masked_paths\[0\]: "x": must be an absolute path'):
         paths(Context(masked_paths=["x"]))

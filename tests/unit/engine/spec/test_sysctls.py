@@ -27,8 +27,8 @@ def config(options: pb.NamespaceOption | None = None, **sysctls: str) -> pb.PodS
     ],
 )
 def test_a_sysctl_of_a_namespace_has_one_path_in_either_form(name: str, path: str, dotted: str) -> None:
-    (made,) = pod_sysctls(config(**{name: "1"}))
-    assert (made.path, made.value, made.name) == (tuple(path.split()), "1", dotted)
+    (sysctl,) = pod_sysctls(config(**{name: "1"}))
+    assert (sysctl.path, sysctl.value, sysctl.name) == (tuple(path.split()), "1", dotted)
 
 
 @pytest.mark.parametrize(

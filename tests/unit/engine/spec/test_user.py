@@ -80,7 +80,7 @@ GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:Â
 
 
 @pytest.mark.parametrize(
-    ("wanted", "group", "expected"),
+    ("user_", "group", "expected"),
     [
         (0, None, (0, 0, ())),  # its first row is that of 1000, in no group
         ("root", None, (0, 0, (10,))),
@@ -94,17 +94,17 @@ GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:Â
     ],
 )
 def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
-    wanted: int | str, group: int | str | None, expected: tuple
+    user_: int | str, group: int | str | None, expected: tuple
 ) -> None:
     if expected[2] is None:
         with pytest.raises(RequestError, match=r"/etc/group has 'Â²' for 'bad'"):
-            find_account(RequestedUser(wanted, group, "user"), PASSWD, GROUP)
+            find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
         return
-    assert find_account(RequestedUser(wanted, group, "user"), PASSWD, GROUP) == Account(*expected)
+    assert find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP) == Account(*expected)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "group", "problem"),
+    ("user_", "group", "problem"),
     [
         ("you", None, r'user: "you": the image has no such user in /etc/passwd'),
         ("#", None, "no such user"),
@@ -119,10 +119,10 @@ def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
     ],
 )
 def test_rows_that_are_needed_and_hold_no_id_are_errors(
-    wanted: int | str, group: int | str | None, problem: str
+    user_: int | str, group: int | str | None, problem: str
 ) -> None:
     with pytest.raises(RequestError, match=problem):
-        find_account(RequestedUser(wanted, group, "user"), PASSWD, GROUP)
+        find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
 
 
 @pytest.mark.parametrize("text", ["", "Â²", "Ù£", "-1", "+1", " 1", "1_0", "0x1", "1.0", "4294967295", "1" * 5000])
@@ -132,7 +132,7 @@ def test_only_ascii_digits_within_the_kernels_range_are_an_id(text: str) -> None
 
 
 def test_more_groups_than_a_process_can_have_are_an_error() -> None:
-    groups = "".join(f"g{each}:x:{each}:me\n" for each in range(65_537))
+    groups = "".join(f"g{entry}:x:{entry}:me\n" for entry in range(65_537))
     with pytest.raises(RequestError, match="at most 65536 groups"):
         find_account(RequestedUser("me", None, "user"), PASSWD, groups)
     with pytest.raises(RequestError, match=r"supplemental_groups: 65537: a process can have at most 65536 groups"):

@@ -26,9 +26,9 @@ def test_an_id_is_found_by_its_beginning_if_that_says_enough() -> None:
     with pytest.raises(InvalidRequest, match="matches 3 containers"):
         ids.resolve("ab")
     ids.discard("abd2")
-    for gone in ("abd", "", "x"):
+    for prefix in ("abd", "", "x"):
         with pytest.raises(NotFound):
-            ids.resolve(gone)
+            ids.resolve(prefix)
 
 
 def test_names_and_ids_are_made_as_the_field_makes_them() -> None:

@@ -20,10 +20,10 @@ def test_a_record_comes_back_as_it_was() -> None:
 
 
 def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
-    found = PodRecord.from_json({"id": "p1", "colour": "blue", "ips": []})
-    assert found.unknown == {"colour": "blue"}
-    assert found.to_json()["colour"] == "blue"
-    assert "unknown" not in found.to_json()
+    from_json = PodRecord.from_json({"id": "p1", "colour": "blue", "ips": []})
+    assert from_json.unknown == {"colour": "blue"}
+    assert from_json.to_json()["colour"] == "blue"
+    assert "unknown" not in from_json.to_json()
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,6 @@ def test_what_is_no_record_names_its_key(data: Any, says: str) -> None:
 
 @pytest.mark.parametrize("kind", [PodRecord, ContainerRecord])
 def test_a_value_of_no_field_is_taken_unchecked(kind: type[Record]) -> None:
-    for name in {each.name for each in fields(kind)} - {"unknown"}:
+    for name in {field.name for field in fields(kind)} - {"unknown"}:
         with pytest.raises(ValueError, match=f"'{name}' is 1.5; "):
             kind.from_json({"id": "p", name: 1.5})

@@ -40,10 +40,10 @@ def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.Monkey
     monkeypatch.setattr(server, "MAX_TOKENS", 3)
     clock = Clock()
     waiting = Tokens(60, clock)
-    made = [waiting.put(ASK) for _ in range(3)]
+    tokens = [waiting.put(ASK) for _ in range(3)]
     with pytest.raises(TooMany, match="at most 3"):
         waiting.put(ASK)
-    waiting.take(made[1])
+    waiting.take(tokens[1])
     waiting.put(ASK)
     clock.now += 60
     assert len({waiting.put(ASK) for _ in range(3)}) == 3

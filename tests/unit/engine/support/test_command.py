@@ -37,10 +37,10 @@ def test_a_program_gets_the_environment_without_what_systemd_tells_the_engine_al
     for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"):
         monkeypatch.setenv(name, "/run/x")
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example")
-    for given in (None, {"TMPDIR": "/x"}):
-        found = dict(line.split("=", 1) for line in run(["env"], timeout_s=20, env=given).stdout.decode().splitlines())
-        assert found["HTTPS_PROXY"] == "proxy.example" and found.keys() >= (given or {}).keys()
-        assert not found.keys() & {"NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"}
+    for env in (None, {"TMPDIR": "/x"}):
+        actual = dict(line.split("=", 1) for line in run(["env"], timeout_s=20, env=env).stdout.decode().splitlines())
+        assert actual["HTTPS_PROXY"] == "proxy.example" and actual.keys() >= (env or {}).keys()
+        assert not actual.keys() & {"NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"}
 
 
 def test_output_over_the_limit_is_dropped_and_counted() -> None:
@@ -76,14 +76,14 @@ def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that is frozen, or waits for a disk that is gone: here the signal does not come to it."""
-    held: list[int] = []
+    descriptors: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr("nri.engine.support.command.END_S", 0.1)
-        patch.setattr(os, "killpg", lambda pid, _: held.append(pid))
+        patch.setattr(os, "killpg", lambda pid, _: descriptors.append(pid))
         began = time.monotonic()
         with pytest.raises(CommandTimeout):
             run(["sleep", "300"], timeout_s=0.1)
-    os.kill(held[0], signal.SIGKILL)
+    os.kill(descriptors[0], signal.SIGKILL)
     assert time.monotonic() - began < 200
 
 
@@ -145,6 +145,6 @@ def test_what_a_killed_engine_left_running_has_ended_by_its_command_line_or_envi
         assert (by_file.poll(), by_variable.poll(), stranger.poll()) == (-9, -9, None)
         assert end_leftovers(tmp_path / "mine", "OWNER=me") == []
     finally:
-        for each in (by_file, by_variable, stranger):
-            each.kill()
-            each.wait()
+        for entry in (by_file, by_variable, stranger):
+            entry.kill()
+            entry.wait()

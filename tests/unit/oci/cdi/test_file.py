@@ -67,13 +67,13 @@ def test_what_is_no_name_is_told(text: str, reason: str) -> None:
 def document(version: str, **more: Any) -> Any:
     import json
 
-    whole = {
+    document_ = {
         "cdiVersion": version,
         "kind": "v/c",
         "devices": [{"name": "d", "containerEdits": {"env": ["A=1"]}}],
         **more,
     }
-    return read(Document, [Source("x.json", json.dumps(whole))])
+    return read(Document, [Source("x.json", json.dumps(document_))])
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "v0.3.0", "0.8.0", "1.0.0", "1.1.0"])

@@ -25,9 +25,9 @@ class Both:
         self.server, self.client = Connection(), SpdyClient()
 
     def give(self, data: bytes) -> list[Event]:
-        found = [*self.server.receive(data)]
+        events = [*self.server.receive(data)]
         self.client.read(self.server.take())
-        return found
+        return events
 
     def open(self, headers: Mapping[str, str] | None = None, **options: int) -> int:
         stream, data = self.client.open(headers or {}, **options)
@@ -47,8 +47,8 @@ def both() -> Both:
 
 def test_a_stream_of_gos_client_is_opened() -> None:
     server = Connection()
-    (found,) = server.receive(bytes.fromhex(GO_OPENS))
-    assert found == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
+    (events,) = server.receive(bytes.fromhex(GO_OPENS))
+    assert events == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
     assert server.take() == b""
     server.reply(1)
     assert server.take()[:12] == bytes.fromhex("80030002") + server_length() + bytes.fromhex("00000001")
@@ -171,8 +171,8 @@ def test_what_was_consumed_is_told_by_half_windows(both: Both) -> None:
         both.give(data_frame(stream, bytes(20000)))
         both.server.consumed(stream, 20000)
     both.pump()
-    told = [(frame.stream(), frame.number(4)) for frame in both.client.others if frame.kind == frames.WINDOW_UPDATE]
-    assert told == [(0, 40000), (stream, 40000)]
+    messages = [(frame.stream(), frame.number(4)) for frame in both.client.others if frame.kind == frames.WINDOW_UPDATE]
+    assert messages == [(0, 40000), (stream, 40000)]
     both.give(data_frame(stream, b"", fin=True))
     both.server.consumed(stream, 65536)
     both.pump()

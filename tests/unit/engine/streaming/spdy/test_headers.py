@@ -25,8 +25,8 @@ def test_blocks_are_read_in_their_order(blocks: list[dict[str, str]]) -> None:
 def test_a_block_of_gos_own_client_is_read() -> None:
     """What moby/spdystream v0.5.1 sends for the stream of errors of a forwarded connection."""
     block = "78f9e3c6a7c202253a48f95b044aab4c16060c0c0c9c4590d8ca04a5624603703a2c294a4dcc851635aca9a08800000000ffff"
-    found = HeaderReader().read(bytes.fromhex(block))
-    assert found == {"streamtype": "error", "port": "80", "requestid": "0"}
+    headers = HeaderReader().read(bytes.fromhex(block))
+    assert headers == {"streamtype": "error", "port": "80", "requestid": "0"}
 
 
 def raw(data: bytes) -> bytes:
