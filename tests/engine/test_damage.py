@@ -182,7 +182,7 @@ def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_po
             node.engine.pod_removal.stop(pod)
     with monkeypatch.context() as context:
         context.setattr(node.engine.domain, "stop", broken)
-        with pytest.raises(EngineError, match="plugins could not be notified of it: LookupError: no such zone"):
+        with pytest.raises(EngineError, match="plugins could not be notified: LookupError: no such zone"):
             node.engine.pod_removal.stop(pod)
     node.engine.pod_removal.stop(pod)
     node.remove(pod)

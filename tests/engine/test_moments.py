@@ -416,10 +416,10 @@ def test_what_holds_a_pod_has_ended_when_the_runtime_is_to_delete_it(node: Node)
 def test_a_second_pod_or_container_of_one_name_is_refused(node: Node) -> None:
     config = node.pod_config()
     pod = node.engine.pod_creation.run(config)
-    with pytest.raises(NriError, match="taken by pod"):
+    with pytest.raises(NriError, match="already used by pod"):
         node.engine.pod_creation.run(config)
     node.create(pod)
-    with pytest.raises(NriError, match="taken by container"):
+    with pytest.raises(NriError, match="already used by container"):
         node.create(pod)
     assert len(node.engine.inventory.pods()) == len(node.engine.inventory.containers()) == 1
 

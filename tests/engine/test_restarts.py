@@ -378,7 +378,7 @@ def test_updates_and_names_outlive_a_restart(node: Node) -> None:
     plugin.on["update"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
     node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=400))
     assert shown == [200] and node.cgroup(container_id, "cpu", "cpu.shares") == "400"
-    with pytest.raises(NriError, match="taken by"):
+    with pytest.raises(NriError, match="already used by"):
         node.create(pod)
     assert node.engine.inventory.container(container_id[:10]).record.id == container_id
 
@@ -412,7 +412,7 @@ def test_what_a_runtime_that_was_killed_has_left_running_is_ended(node: Node, pi
     )
     wrapper.chmod(0o755)
     node.start(replace(node.config, runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(str(wrapper))}))
-    with pytest.raises(EngineError, match=r"killed|without a word"):
+    with pytest.raises(EngineError, match=r"killed|without an error message"):
         node.create(node.pod(pid=pid, handler="crun"))
     for pod in node.engine.inventory.pods():
         node.engine.pod_removal.remove(pod.id)
@@ -440,7 +440,7 @@ def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_lea
     plugin: Recorder = node.plugin()
     pod = node.pod()
     mortal("create")
-    with pytest.raises(EngineError, match=r"killed|without a word"):
+    with pytest.raises(EngineError, match=r"killed|without an error message"):
         node.create(pod)
     assert plugin.of("c") == ["create", "stop", "remove"]
     mortal("")

@@ -168,7 +168,7 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
     engine = node.engine
     with pytest.raises(RequestError, match=rf'{FIELD}\.network: "NODE"'):
         engine.pod_creation.run(mapped(node, network=pb.NODE))
-    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*begin with id 0"):
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*must start at id 0"):
         engine.pod_creation.run(mapped(node, inside=1))
     config = mapped(node)
     pod = engine.pod_creation.run(config)
