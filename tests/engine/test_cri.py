@@ -482,7 +482,7 @@ def test_an_id_that_begins_several_has_to_be_longer(live: Live) -> None:
     pods = [live.pod(f"p{number}") for number in range(17)]  # of 17 ids two begin with the same digit
     first = next(one[0] for one in pods if sum(pod[0] == one[0] for pod in pods) > 1)
     code, text = live.cri.refused("PodSandboxStatus", pod_sandbox_id=first)
-    assert code is Code.INVALID_ARGUMENT and "give more of the id" in text
+    assert code is Code.INVALID_ARGUMENT and "use a longer prefix of the id" in text
 
 
 def test_what_does_not_run_has_nothing_run_in_it(live: Live) -> None:
