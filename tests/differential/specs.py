@@ -58,9 +58,9 @@ class _DrawSpec(Draw):
         return created
 
     def _part(self, name: str, field: Field, density: float) -> Any:
-        if field.many == "[":
+        if field.container == "[":
             return [self._one_of(name, field.kind, density) for _ in range(self._count(limit=4))]
-        if field.many == "{":
+        if field.container == "{":
             keys = WILD_KEYS if self.wild and self.chance(0.3) else SPEC_KEYS.get(name, TEXTS)
             return {self.one(keys): self._one_of(name, field.kind, density) for _ in range(self._count(limit=3))}
         return self._one_of(name, field.kind, density)

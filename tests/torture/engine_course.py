@@ -21,7 +21,7 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.server.server import CALLS
+from nri.engine.server.server import MAX_CALLS
 from tests.engine.machine import settled
 from tests.support.layout_registry import LayoutRegistry
 from tests.support.traces import traces
@@ -34,7 +34,7 @@ POLITE = 20
 #: What an engine may grow by in an attack, in MiB.
 MEMORY_MIB = 192
 #: Descriptors and threads that may be left over: the pool keeps the threads of calls at a time, gRPC some of its own.
-DESCRIPTORS, THREADS = 4, CALLS + 24
+DESCRIPTORS, THREADS = 4, MAX_CALLS + 24
 _METHODS = {method.name: method for service in pb.DESCRIPTOR.services_by_name.values() for method in service.methods}
 
 

@@ -101,7 +101,7 @@ def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
     called = {call.file for call in calls}
     assert called
     local = "nri/testing/"  # the stage that the event is played on
-    return sorted(path for path in called - names if not path.endswith("/__init__.py") and not path.startswith(local))
+    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(local))
 
 
 def profiled(event: str) -> tuple[list[Call], list[Call]]:

@@ -5,7 +5,7 @@ are JSON, for people and scripts; fields may be added. All methods are read-only
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "an id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
+| Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is recorded |
 | Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
 | Policies | `{}` | where policies come from, their content, and the error of the file |

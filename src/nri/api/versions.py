@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    #: Numbers, then pre-release: (1,) without one, which sorts last, else (0, its parts).
+    #: Numbers, then pre-release: (1,) for none, which sorts last, else (0, its parts).
     Version = tuple[tuple[int, int, int], tuple[object, ...]]
 
 MAX_DIGITS: Final = 18
@@ -65,7 +65,17 @@ def parse_version(text: str) -> Version | None:
 
     Only a suffix that is named like a pre-release makes one. All others are a distribution's builds of the release:
 
-    ======================================  ==============================    """
+    ======================================  =====================================
+    `v2.2.0-k3s1`, `v1.7.26-rke2r1`         k3s, rke2
+    `2.2.0-0ubuntu1~24.04.2`, `2.1.4-1`     Ubuntu, Debian
+    `1.7.24~ds1-6+deb13u1`, `2.1.9+ds1`     Debian, with files left out
+    `2.2.0-1.el9`, `1.34.0-1.rhaos4.21`     Red Hat, OpenShift
+    `2.1.5-r1`, `2.0.2-bottlerocket`        Alpine, Bottlerocket
+    `1.7.24-12-gdeadbeef.m`                 a commit after the release (`git describe`)
+    `2.2.0-rc.1`, `2.0.0~rc1-1`             a pre-release: alpha, beta, rc, dev, pre
+    `1.2.4-0.20240102030405-0123456789ab`   a pre-release: Go's name of a commit before the release
+    ======================================  =====================================
+    """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         return None
@@ -91,9 +101,9 @@ def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str 
     """Return the NRI version that a runtime sent, else that of its release, else "" if the release is not known.
 
     Args:
-        runtime_name: the runtime's own name, `containerd` or `cri-o`.
+        runtime_name: as the runtime calls itself, `containerd` or `cri-o`.
         runtime_version: its version, with or without `v`.
-        nri_version: the version that it sent; runtimes before 0.12 send nothing.
+        nri_version: what it sent as its NRI version; runtimes before 0.12 send nothing.
     """
     if nri_version not in UNKNOWN:
         return nri_version

@@ -26,7 +26,7 @@ import h11
 
 from nri.config.syntax import parse_json
 from nri.engine.streaming import spdy
-from nri.engine.streaming.link import CHUNK, Link
+from nri.engine.streaming.link import CHUNK_BYTES, Link
 from nri.errors import ConfigError, NriError, RemoteProtocolError
 from nri.text import plain
 
@@ -120,7 +120,7 @@ def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
         connection.sendall(http.send(h11.Request(method="POST", target=target, headers=headers)) or b"")
         http.send(h11.EndOfMessage())
         while (event := http.next_event()) is h11.NEED_DATA:
-            http.receive_data(connection.recv(CHUNK))
+            http.receive_data(connection.recv(CHUNK_BYTES))
     except (h11.ProtocolError, OSError) as error:
         raise NriError(f"{server}: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(event, h11.InformationalResponse) or event.status_code != 101:
@@ -163,7 +163,11 @@ class _Conversation:
     def _step(self, timeout_s: float) -> bool:
         """Wait for an event and handle it; returns whether the user detaches."""
         poll, descriptors = select.poll(), [(self._link.fileno(), self._link.mask(read=True))]
-        reads = self._input and self._link.waiting < _MAX_QUEUED_BYTES and self._spdy.room(self._streams["stdin"]) > 0
+        reads = (
+            self._input
+            and self._link.waiting < _MAX_QUEUED_BYTES
+            and self._spdy.send_window(self._streams["stdin"]) > 0
+        )
         descriptors += [(self._ends.stdin, select.POLLIN)] if reads and self._ends.stdin is not None else []
         descriptors += [(self._ends.resized, select.POLLIN)] if self._ends.resized is not None else []
         for descriptor, mask in descriptors:
@@ -174,13 +178,13 @@ class _Conversation:
             self._resize()
         if self._ends.stdin in ready and self._send_input():
             return True
-        self._receive(self._link.hear(ready, read=True))
+        self._receive(self._link.receive(ready, read=True))
         return False
 
     def _send_input(self) -> bool:
         """Send input; returns whether the user detaches."""
         stream = self._streams["stdin"]
-        typed = os.read(self._ends.stdin or 0, min(CHUNK, self._spdy.room(stream)))
+        typed = os.read(self._ends.stdin or 0, min(CHUNK_BYTES, self._spdy.send_window(stream)))
         self._input = bool(typed)
         if self._ends.leave and typed:
             typed, leaves, _ = (self._partial_sequence + typed).partition(LEAVE)

@@ -45,11 +45,7 @@ class Api:
 
     def list(self, kind: Any, fields: str, _version: str) -> Listing:
         self.asked.append((kind.name, fields))
-<<<<<<< HEAD
-        kept = ObjectCache()
-=======
-        kept_objects = KeptObjects()
->>>>>>> h-place
+        kept_objects = ObjectCache()
         for thing in self.lists[kind.name]:
             kept_objects.put(key_of(thing), thing, 1)
         return Listing(kept_objects, "1")

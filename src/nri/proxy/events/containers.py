@@ -15,7 +15,7 @@ import grpc
 from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError, describe
 from nri.proxy.adjust import ZERO, Owners, Unsupported, adjust, wishes, zeros
@@ -51,7 +51,7 @@ class ContainerCalls:
         record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported=CREATING)
         with context.store.being_made(*container_key(pod.id, request.config.metadata)):
             answer = self._create(data, request, pod, record, call)
-        response = decoded(pb.CreateContainerResponse, answer)
+        response = decode_answer(pb.CreateContainerResponse, answer)
         context.after("CreateContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
@@ -72,7 +72,7 @@ class ContainerCalls:
                 reply.abort(reason=describe(error))
                 context.domain.undo_create(record, call.deadline)
                 raise
-            record.runtime_id = decoded(pb.CreateContainerResponse, answer).container_id
+            record.runtime_id = decode_answer(pb.CreateContainerResponse, answer).container_id
             _log.info("container %s is %s to plugins", record.runtime_id, record.id)
             record.shown = created_container(record, context.facts(record, call.deadline))
             context.store.note(record, reported=CREATED)
@@ -111,7 +111,7 @@ class ContainerCalls:
                 raise
             context.store.note(record, shown=created_container(record, context.facts(record, call.deadline)))
             context.domain.post_start(record)
-        response = decoded(pb.StartContainerResponse, answer)
+        response = decode_answer(pb.StartContainerResponse, answer)
         context.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
@@ -145,7 +145,7 @@ class ContainerCalls:
             answer = self._update(data, request, record, reply, call)
             context.domain.follow(reply, call.deadline)
             context.domain.post_update(record)
-        response = decoded(pb.UpdateContainerResourcesResponse, answer)
+        response = decode_answer(pb.UpdateContainerResourcesResponse, answer)
         context.after("UpdateContainerResources", request, response, subject, call.deadline)
         return answer
 
@@ -212,7 +212,7 @@ class ContainerCalls:
         answer = call.forward(data)
         with context.domain.block(urgent=True):
             self.ended(record, call.deadline)
-        response = decoded(pb.StopContainerResponse, answer)
+        response = decode_answer(pb.StopContainerResponse, answer)
         context.after("StopContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 

@@ -13,7 +13,7 @@ from time import monotonic
 
 from google.protobuf.message import DecodeError
 
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import start_key
@@ -76,7 +76,7 @@ class Exits:
                 data, self._list = self._list, None
             try:
                 if data is not None:
-                    self.look(decoded(pb.ListContainersResponse, data))
+                    self.look(decode_answer(pb.ListContainersResponse, data))
                 else:
                     self.asked_at = self._listed_at = monotonic()
                     self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))

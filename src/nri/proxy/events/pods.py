@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import is_skipped, pod_key
@@ -34,14 +34,14 @@ class PodCalls:
         request = pb.RunPodSandboxRequest.FromString(data)
         if is_skipped(context.settings, request.config):
             answer = call.forward(data)
-            skipped = PodRecord(id=decoded(pb.RunPodSandboxResponse, answer).pod_sandbox_id, skipped=True)
+            skipped = PodRecord(id=decode_answer(pb.RunPodSandboxResponse, answer).pod_sandbox_id, skipped=True)
             skipped.config, skipped.runtime_handler = request.config, request.runtime_handler
             context.store.put(skipped)
             return answer
         data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
         with context.store.being_made(*pod_key(request.config.metadata)):
             answer = call.forward(data)
-            response = decoded(pb.RunPodSandboxResponse, answer)
+            response = decode_answer(pb.RunPodSandboxResponse, answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
             self._report(record, call)
         context.after("RunPodSandbox", request, response, Subject(record), call.deadline)
@@ -81,7 +81,7 @@ class PodCalls:
         with context.domain.block(urgent=True):
             context.domain.stop_pod(pod, call.deadline)
         context.after(
-            "StopPodSandbox", request, decoded(pb.StopPodSandboxResponse, answer), Subject(pod), call.deadline
+            "StopPodSandbox", request, decode_answer(pb.StopPodSandboxResponse, answer), Subject(pod), call.deadline
         )
         return answer
 

@@ -17,7 +17,7 @@ import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from nri.cri.client import decoded, met
+from nri.cri.client import connection_problem, decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
@@ -104,10 +104,10 @@ class Backend:
             raise RpcError(_LATE, f"{name}: gRPC has ended the call neither in time nor after it") from None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                reason = met(self.path) or error.details() or "it has closed the connection"
+                reason = connection_problem(self.path) or error.details() or "it has closed the connection"
                 raise RuntimeUnavailable(self.path, reason, "It is waited for") from None
             raise RpcError(error.code().value[0], error.details() or "") from None
-        return decoded(GetMessageClass(method.output_type), answer)
+        return decode_answer(GetMessageClass(method.output_type), answer)
 
     @property
     def connected(self) -> bool:

@@ -59,7 +59,9 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
     def start(self) -> None:
         """Listen. Raises OSError if another process listens there, or other users can write there."""
         try:
-            server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS, most_of_one=CALLS_OF_ONE)
+            server = bind(
+                self.path, self._pool, [self], folder_mode=0o755, max_calls=CALLS, max_calls_per_connection=CALLS_OF_ONE
+            )
         except RuntimeError as error:
             raise OSError(str(error)) from error
         server.start()

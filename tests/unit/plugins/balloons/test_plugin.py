@@ -63,11 +63,6 @@ def test_a_balloon_is_near_to_the_device_that_its_type_names(
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
     for name, kind, expected in (("a", "shop", "12-13"), ("b", "other", "10-11")):
         asking = pod(name, **{"balloon.balloons": kind})
-<<<<<<< HEAD
         assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == expected
-    assert "nothing in /sys says which CPUs are near to /sys/devices/none" in caplog.text
-=======
-        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == wanted
     assert "no CPUs near /sys/devices/none found in /sys" in caplog.text
->>>>>>> h-place
     assert "balloonTypes[1].preferCloseToDevices[2]: it has no effect" in caplog.text

@@ -254,7 +254,7 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
 def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nri.cri.evictions.MOST", 0)
+    monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 0)
     assert asker.world.proxy is not None
     for _ in range(7):
         asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])])

@@ -64,7 +64,7 @@ def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -
     variables = environment(PYTHONPATH=str(tmp_path))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert done.returncode == 1
-    assert done.stderr == (f"error: the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}\n")
+    assert done.stderr == (f"error: the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}\n")
 
 
 @pytest.mark.parametrize("option", [[], ["--replace"]])
