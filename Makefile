@@ -22,7 +22,7 @@ test-ci: setup   ## what CI runs: that, measured for coverage, and the real part
 test-all: setup  ## everything, in parts; started again, it goes on where it was interrupted
 	@$(PY) tools/check.py --all
 
-test-%: setup    ## one group of the table in CONTRIBUTING: test-engine, test-agent, test-compiled, ...
+test-%: setup    ## one group of the table in tests/README.md: test-engine, test-agent, test-compiled, ...
 	@$(PY) tools/check.py $*
 
 torture: setup    ## attack a node with every hostile plugin, write docs/reliability.md; ARGS="--soak 60" for an hour
@@ -34,8 +34,9 @@ fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS
 test-covered: setup ## which lines and branches of each file the unit and fault tests do not run
 	@$(PY) tools/check.py unit faults covered
 
-test-loaded: setup ## the quick and fault suites beside eight busy loops
-	@$(PY) tools/loaded.py
+test-loaded: setup ## the unit and fault tests while eight loops keep every core busy; nothing may fail then
+	@for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & loops="$$loops $$!"; done; trap "kill $$loops" EXIT; \
+	    $(PY) -m pytest -q $(or $(ARGS),tests/unit tests/property tests/conformance tests/wire tests/faults)
 
 lint: venv       ## ruff, mypy, import-linter, generated code, lock file
 	@$(PY) tools/check.py lint

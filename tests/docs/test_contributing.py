@@ -9,7 +9,13 @@ from tools import check
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/README.md")]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob(".github/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "tests/README.md",
+        *ROOT.glob("tests/*/README.md"),
+    ]
 )
 
 
@@ -28,7 +34,7 @@ def test_targets_of_make_exist() -> None:
 
 
 def test_each_group_of_stages_is_in_the_table_with_the_run_that_it_is_in_from() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "tests/README.md").read_text()
     table = {
         (group, since.strip("`")) for group, since in re.findall(r"(?m)^\| `(\w+)` \|[^|]*\| ([^|]+) \|[^|]*\|$", text)
     }

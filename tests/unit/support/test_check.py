@@ -65,7 +65,9 @@ def ran_of(monkeypatch: pytest.MonkeyPatch, *failing: str) -> list[str]:
 def test_everything_runs_each_folder_of_tests_once(no_pythons: None) -> None:
     tests = check.ROOT / "tests"
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
-    rows = [row for row in check.chosen(check.stages(), "all", []) if row.tests is not None and row.group != "compiled"]
+    rows = [
+        row for row in check.selected(check.stages(), "all", []) if row.tests is not None and row.group != "compiled"
+    ]
     rows = [row for row in rows if row.name not in ("container", "histories")]  # of these the same tests run elsewhere
     words = Counter(word for row in rows for word in (*row.argv, *row.tests))
     # A folder by its path, or by the name of its program.
@@ -125,14 +127,13 @@ def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
 
 
 def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(lanes.last_words, "GRACE_S", 0.1)
     outcome = lanes.run(Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
 
-    os.kill(int(outcome.said[0]), 9)
+    os.kill(int(outcome.last_lines[0]), 9)
     assert outcome.seconds < 30
-    assert capfd.readouterr().out.splitlines()[-1] == outcome.said[0]
+    assert capfd.readouterr().out.splitlines()[-1] == outcome.last_lines[0]
 
 
 def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: P
     broken = lanes.run(Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=stage.tests))
 
     assert broken.code
-    assert any("--nonsense" in line for line in broken.said)
+    assert any("--nonsense" in line for line in broken.last_lines)
 
 
 def test_what_a_stage_leaves_in_the_temporary_folder_goes_with_it(
@@ -214,7 +215,7 @@ def test_what_needs_something_that_was_not_made_is_left_out_and_named(tmp_path: 
     made = Stage("b", "user", ("false",), after=("maker",), needs=tmp_path / "made")
     outcome = lanes.run(made)
 
-    assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made was not made, see maker"])
+    assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made does not exist; see maker"])
 
 
 def test_an_unknown_stage_is_wrong_usage(no_pythons: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,11 +245,11 @@ def test_each_longer_run_has_all_of_the_shorter_ones_and_the_last_lines_say_so(
 
 def test_the_unit_and_fault_tests_are_measured_where_that_is_asked_for(no_pythons: None) -> None:
     rows = check.stages()
-    measured = {row.group for row in check.chosen(rows, "ci", []) if row.argv == check.MEASURED}
+    measured = {row.group for row in check.selected(rows, "ci", []) if row.argv == check.MEASURED}
     (report,) = (row for row in rows if row.group == "covered")
 
     assert measured == {row.group for row in rows if row.name in report.after} == {"unit", "faults"}
-    assert not any(row.argv == check.MEASURED for row in check.chosen(rows, "test", []))
+    assert not any(row.argv == check.MEASURED for row in check.selected(rows, "test", []))
 
 
 def two_lanes(monkeypatch: pytest.MonkeyPatch, rows: list[Stage], cores: int = 2) -> int:
@@ -335,8 +336,8 @@ def test_a_run_of_everything_goes_on_where_it_was_interrupted_and_says_so(
     assert check.main(["--all"]) == 1
     assert sorted(ran) == ["bad", "build", "skipped"], "what builds looks itself whether all is there"
     out = capsys.readouterr().out
-    assert "1 of 4 stages have passed on this very commit, and are not run again" in out
-    assert re.search(r"\ngood .* passed before on this commit, not run again\n", out)
+    assert "1 of 4 stages have passed on this commit and are not run again" in out
+    assert re.search(r"\ngood .* passed before on this commit; not run again\n", out)
 
     ran.clear()
     assert check.main([]) == 1

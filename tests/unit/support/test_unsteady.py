@@ -66,7 +66,7 @@ def test_one_that_passes_alone_the_second_time_counts_and_is_listed_with_what_it
 
     assert (outcome.code, outcome.passed, outcome.failed, runs_of(tmp_path)) == (0, 2, 0, 2)
     told, last = capfd.readouterr().out.splitlines()[-2:]
-    assert told.startswith("unsteady in real: test_it.py::test_it failed, and then passed alone; see ")
+    assert told.startswith("unsteady in real: test_it.py::test_it failed, then passed alone; see ")
     assert last == "2 passed, 0 failed, 0 skipped, 1 unsteady"
     assert "test_it.py::test_it\n" in record.read_text()
     assert "it says this" in record.read_text()
@@ -102,10 +102,10 @@ def test_one_that_could_not_clean_up_either_counts_once(tmp_path: Path, record: 
 
 
 def test_more_failures_than_chance_has_are_not_tried_again() -> None:
-    many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MOST + 1)]
+    many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MAX_RERUNS + 1)]
     tried: list[str] = []
 
-    assert unsteady.try_again(many, lambda test: bool(tried.append(test))) == []
+    assert unsteady.run_again(many, lambda test: bool(tried.append(test))) == []
     assert tried == []
 
 
