@@ -63,7 +63,7 @@ CONTAINER = "tests/real/test_demo.py::test_it_shows_the_container_without_and_wi
 # Folders of system tools that may not be on PATH.
 SBIN = ("/usr/sbin", "/sbin")
 # Folders outside the package whose types are checked.
-TYPED = ("tools", "examples", "tests/support", "tests/conftest.py", "bench/engine")
+TYPED = ("tools", "examples", "tests/support", "tests/conftest.py", "bench/studies/engine")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.apiserver import tables
-from bench.apiserver.tables import Lag, Taken
-from bench.apiserver.views import CACHED, LISTED, NRI, View, informed, listed, same, synchronized, told
+from bench.studies.apiserver import tables
+from bench.studies.apiserver.tables import Lag, Taken
+from bench.studies.apiserver.views import CACHED, LISTED, NRI, View, informed, listed, same, synchronized, told
 from nri.api import messages as m
 from nri.testing import FakeRuntime
 from tests.peers.drivers import LineProcess
@@ -40,7 +40,7 @@ def test_what_a_runtime_tells_is_told_again_by_one_that_has_it_ready(tmp_path: P
     containers = [m.Container(id="c", pod_sandbox_id="s")]
     with FakeRuntime(socket_path=str(tmp_path / "one"), pods=pods, containers=containers) as runtime:
         (tmp_path / "told").write_bytes(told(Path(runtime.socket_path)))
-    words = [sys.executable, "-m", "bench.apiserver.ready", str(tmp_path / "two"), str(tmp_path / "told")]
+    words = [sys.executable, "-m", "bench.studies.apiserver.ready", str(tmp_path / "two"), str(tmp_path / "told")]
     with LineProcess(words) as process:
         process.wait_event("ready")
         sample = synchronized(tmp_path / "two")

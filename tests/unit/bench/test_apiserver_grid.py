@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from bench.apiserver import grid, tables
-from bench.apiserver.tables import Cell, Taken
-from bench.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
+from bench.studies.apiserver import grid, tables
+from bench.studies.apiserver.tables import Cell, Taken
+from bench.studies.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
 from tests.peers.drivers import LineProcess
 
 
@@ -46,7 +46,7 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        words = [sys.executable, "-m", "bench.apiserver.far", str(server.getsockname()[1]), "100"]
+        words = [sys.executable, "-m", "bench.studies.apiserver.far", str(server.getsockname()[1]), "100"]
         with LineProcess(words) as relay, socket.socket() as near:
             port = int(relay.wait_event("ready")["port"])
             began = time.monotonic()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bench.engine import tables
-from bench.engine.run import Crowd, crowd
-from bench.engine.sides import Side
+from bench.studies.engine import tables
+from bench.studies.engine.run import Crowd, crowd
+from bench.studies.engine.sides import Side
 
 
 class Cri:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.modes import tables
-from bench.modes.agents import NONE, NRI, STANDALONE
-from bench.modes.measured import Batch, Life, Mode, Rest, in_force, together
-from bench.modes.node import counted
-from bench.modes.picture import picture
-from bench.modes.pods import FILES, WANTED, kind_of, manifest, parse
+from bench.studies.modes import tables
+from bench.studies.modes.agents import NONE, NRI, STANDALONE
+from bench.studies.modes.measured import Batch, Life, Mode, Rest, in_force, together
+from bench.studies.modes.node import counted
+from bench.studies.modes.picture import picture
+from bench.studies.modes.pods import FILES, WANTED, kind_of, manifest, parse
 from tests.peers.drivers import LineProcess
 
 MS = 10**6
-WATCH = [sys.executable, "-m", "bench.modes.watcher"]
+WATCH = [sys.executable, "-m", "bench.studies.modes.watcher"]
 
 
 def life(first_ms: int, force_ms: int | None, *, right: bool) -> Life:

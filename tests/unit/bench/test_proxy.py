@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.proxy import EVERY_S, Rest, page
+from bench.studies.proxy import EVERY_S, Rest, page
 from nri.cri.pb import api_pb2 as pb
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from bench.rubik_decided import PICTURES, decided
-from bench.rubik_pictures import OURS, PLAIN, bars, line
+from bench.studies.rubik_decided import PICTURES, decided
+from bench.studies.rubik_pictures import OURS, PLAIN, bars, line
 
 
 def test_bars_are_as_long_as_their_values_and_names_are_escaped() -> None:
@@ -26,7 +26,7 @@ def test_a_line_has_its_moments() -> None:
 
 
 def test_the_documentations_pictures_of_decisions_are_those_of_today() -> None:
-    """After a change that is meant: `python -m bench.rubik_decided`."""
+    """After a change that is meant: `python -m bench.studies.rubik_decided`."""
     for name, drawn in decided().items():
         assert (PICTURES / f"{name}.svg").read_text() == drawn, name
         assert "decided, not measured" in drawn

@@ -1,0 +1,39 @@
+"""A runtime of this package that has pods and containers ready: `python -m bench.studies.apiserver.ready SOCKET FILE`.
+
+FILE holds a SynchronizeRequest with what another runtime has told. It is served by `nri.adaptation` as it is, so that a
+plugin's first view from here shows what NRI itself costs, without the gathering of a runtime's state. Prints
+`{"event": "ready"}` once it listens; ends with its stdin. Next: `bench.studies.apiserver.views`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nri.adaptation import Adaptation
+from nri.api import messages as m
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    socket, file = sys.argv[1:3]
+    told = m.SynchronizeRequest.FromString(Path(file).read_bytes())
+    pods, containers = list(told.pods), list(told.containers)
+    adaptation = Adaptation(
+        "ready",
+        "1",
+        synchronize=lambda: (pods, containers),
+        update=lambda updates: [],
+        socket_path=socket,
+        plugin_path="/nonexistent",
+        policy_path=None,
+    )
+    adaptation.start()
+    sys.stdout.write('{"event": "ready"}\n')
+    sys.stdout.flush()
+    sys.stdin.read()
+    adaptation.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Take the first view in several ways, in turns, and note what each took.
+
+Rules: all ways must see the same pods and containers; each is warmed up; their order changes with each round; a pause
+lies before each view. Next: `bench.studies.apiserver.tables`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from bench.studies.apiserver.tables import Taken
+from bench.studies.apiserver.views import BARE, Way, same
+from bench.studies.cluster import process_ms
+
+#: A plugin that has taken the state in keeps the next one from joining for as long as that took: views that follow at
+#: once would measure this rest, which a plugin that connects once never meets.
+PAUSE_S = 0.03
+
+
+def in_turns(ways: Mapping[str, Way], servers: Mapping[str, Sequence[int]], rounds: int, each: int) -> dict[str, Taken]:
+    """Take `each` views of each way in each round; the first way says what there is to see.
+
+    Args:
+        servers: the processes whose time counts as the server's, by way.
+    """
+    names = [*ways]
+    expected = ways[names[0]]().view
+    for name in names:
+        time.sleep(PAUSE_S)
+        view = ways[name]().view
+        if name != BARE and not same(view, expected):
+            raise RuntimeError(f"{name} sees {len(view.containers)} containers, {names[0]} {len(expected.containers)}")
+    found = {name: Taken([], [], [], 0) for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            found[name] = _one_round(ways[name], found[name], servers[name], each)
+    time.sleep(PAUSE_S)
+    return found
+
+
+def _one_round(way: Way, taken: Taken, servers: Sequence[int], each: int) -> Taken:
+    """Take the views of one round, and add them."""
+    before = sum(map(process_ms, servers))
+    samples = []
+    for _ in range(each):
+        time.sleep(PAUSE_S)
+        samples.append(way())
+    return Taken(
+        [*taken.ms, [sample.ms for sample in samples]],
+        [*taken.cpu_ms, sum(sample.cpu_ms for sample in samples) / each],
+        [*taken.server_ms, (sum(map(process_ms, servers)) - before) / each],
+        samples[-1].bytes,
+    )

@@ -1,0 +1,86 @@
+"""The pods of the comparison, and what must be in force in the cgroup of their one container.
+
+Rules: two kinds in turns, batch (BE) and latency-sensitive (LS); each value differs from what kubelet and the runtime
+set without an agent, so that a container without policy shows. The container's process writes down what is in force as
+the first thing that it does. Next: `bench.studies.modes.watcher`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.studies.cluster import Json
+from tests.kubernetes.kubelet import LOGS, NODE
+from tests.kubernetes.pods import container, pod
+
+#: The files that are looked at: name -> hierarchy.
+FILES = {"cpu.shares": "cpu", "cpu.cfs_quota_us": "cpu", "memory.limit_in_bytes": "memory"}
+#: How much faster this node's CPUs are said to be; quotas become smaller by it.
+RATIO = 1.25
+_MILLI_CPU, _MEMORY = 1000, 256 << 20
+#: By kind: what is to be in force of a container.
+WANTED: Mapping[str, Mapping[str, str]] = {
+    "BE": {"cpu.shares": "1024", "cpu.cfs_quota_us": "80000", "memory.limit_in_bytes": str(_MEMORY)},
+    "LS": {"cpu.cfs_quota_us": "80000"},
+}
+#: A builtin of the shell each, so that nothing is started before all is written down.
+SCRIPT = """
+t=$EPOCHREALTIME
+read -r s </sys/fs/cgroup/cpu/cpu.shares
+read -r q </sys/fs/cgroup/cpu/cpu.cfs_quota_us
+read -r m </sys/fs/cgroup/memory/memory.limit_in_bytes
+echo "first $t $s $q $m"
+exec sleep 2147483647
+"""
+_LINE = re.compile(r"first (\d+)\.(\d{6}) (-?\d+) (-?\d+) (-?\d+)")
+
+
+class First(NamedTuple):
+    """What a process found at its first instruction, and when (nanoseconds since 1970)."""
+
+    ns: int
+    values: Mapping[str, str]
+
+    def right(self, kind: str) -> bool:
+        """Whether all was in force."""
+        return all(self.values[name] == value for name, value in WANTED[kind].items())
+
+
+def kind_of(number: int) -> str:
+    """The kind of a pod."""
+    return "LS" if number % 2 else "BE"
+
+
+def manifest(number: int) -> Json:
+    """Pod number so-and-so."""
+    kind = kind_of(number)
+    asked = {"kubernetes.io/batch-cpu": _MILLI_CPU, "kubernetes.io/batch-memory": _MEMORY}
+    spec = {"containers": {"main": {"requests": asked, "limits": asked}}}
+    annotations = {"node.koordinator.sh/extended-resource-spec": json.dumps(spec)} if kind == "BE" else {}
+    resources = {"requests": {"cpu": "5m"}, "limits": {"cpu": "1"}} if kind == "LS" else {}
+    made = pod(f"{kind.lower()}{number}", container(script=SCRIPT, resources=resources), annotations=annotations)
+    made["metadata"]["labels"] |= {"koordinator.sh/qosClass": kind}
+    made["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
+    return made
+
+
+def parse(text: str) -> First | None:
+    """What a container's log says; None before it says anything."""
+    found = _LINE.search(text)
+    if found is None:
+        return None
+    seconds, micros, *values = found.groups()
+    return First(int(seconds) * 10**9 + int(micros) * 1000, dict(zip(FILES, values, strict=True)))
+
+
+def first(kubelet: Path, manifest_of: Json, uid: str) -> First | None:
+    """What the process of a pod wrote down, from its log in kubelet's folder."""
+    folder = kubelet / LOGS / f"default_{manifest_of['metadata']['name']}_{uid}" / "main"
+    try:
+        return parse((folder / "0.log").read_text(errors="replace"))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,93 @@
+"""One batch of pods in one mode: made through the API, followed to the policy in force, and what that has cost.
+
+Rules: without an agent no policy is waited for; a pod whose process has said nothing is an error. Next:
+`bench.studies.modes.tables`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from bench.studies.cluster import Json, container_ids
+from bench.studies.modes.agents import Agent
+from bench.studies.modes.measured import Batch, Life, in_force
+from bench.studies.modes.node import BenchNode
+from bench.studies.modes.pods import WANTED, First, first, kind_of, manifest
+from tests.peers.drivers import LineProcess
+
+#: How long policy is waited for once all containers run, in seconds; what comes later is counted as never.
+PATIENCE_S = 20.0
+_LOGS_S = 10.0
+
+
+class Values:
+    """What the watcher has told, by cgroup."""
+
+    def __init__(self, watcher: LineProcess) -> None:
+        self._watcher = watcher
+        self._taken = 0
+        self._by_cgroup: dict[str, list[tuple[int, str, str]]] = {}
+
+    def take(self) -> None:
+        """Take in what is new. RuntimeError if the watcher has ended."""
+        if self._watcher.returncode is not None:
+            raise RuntimeError("the watcher of cgroups has ended")
+        lines = self._watcher.lines
+        while self._taken < len(lines):
+            line = lines[self._taken]
+            self._taken += 1
+            if "cgroup" in line:
+                self._by_cgroup.setdefault(line["cgroup"], []).append((line["ns"], line["file"], line["value"]))
+
+    def force(self, cgroup: str, wanted: Mapping[str, str]) -> tuple[int | None, bool]:
+        """When all was in force first, and whether it is now."""
+        return in_force(self._by_cgroup.get(cgroup, ()), wanted)
+
+
+def live(node: BenchNode, agent: Agent | None, values: Values, numbers: Sequence[int]) -> Batch:
+    """Make pods of these numbers beside those that are there, and follow them."""
+    used, waited, asked = _cost(node, agent)
+    there = len(node.cluster.api.pods())
+    made: dict[str, tuple[Json, str, int]] = {}
+    for number in numbers:
+        wanted = manifest(number)
+        uid, began = node.cluster.api.make(wanted)
+        made[uid] = wanted, kind_of(number), began
+    pods = {pod["metadata"]["uid"]: pod for pod in node.cluster.wait_running(there + len(made))}
+    ids = {uid: container_ids(pods[uid])[0] for uid in made}
+    if agent is not None:
+        _wait_for_policy(values, {ids[uid]: WANTED[kind] for uid, (_, kind, _) in made.items()})
+    used_now, waited_now, asked_now = _cost(node, agent)
+    values.take()
+    lives = []
+    for uid, (wanted, kind, began) in made.items():
+        found = _first(node, wanted, uid)
+        force_ns, kept = values.force(ids[uid], WANTED[kind])
+        lives.append(Life(kind, began, found.ns, found.right(kind), force_ns, kept))
+    count = len(made)
+    return Batch(lives, (waited_now - waited) / count, (used_now - used) / count, asked_now - asked)
+
+
+def _cost(node: BenchNode, agent: Agent | None) -> tuple[float, float, Counter[str]]:
+    return agent.cpu_ms() if agent is not None else 0.0, node.cri_ms(), node.calls_until_now()
+
+
+def _wait_for_policy(values: Values, wanted: Mapping[str, Mapping[str, str]]) -> None:
+    """Wait until all of these cgroups have their values, or as long as there is any sense in it."""
+    deadline = time.monotonic() + PATIENCE_S
+    left = dict(wanted)
+    while left and time.monotonic() < deadline:
+        values.take()
+        left = {cgroup: each for cgroup, each in left.items() if values.force(cgroup, each)[0] is None}
+        time.sleep(0.05)
+
+
+def _first(node: BenchNode, wanted: Json, uid: str) -> First:
+    deadline = time.monotonic() + _LOGS_S
+    while (found := first(node.cluster.kubelet.folder, wanted, uid)) is None:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"pod {wanted['metadata']['name']} has said nothing")
+        time.sleep(0.05)
+    return found
