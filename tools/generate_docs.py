@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 from tests.real import bundled_matrix  # noqa: E402
 from tools import agent_tables, go_names, settings_tables  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
+from tools.deviation_tables import deviations  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
 REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -269,6 +270,13 @@ def rows_of(made: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
 
 
 REGIONS: dict[str, Callable[[], str]] = {
+    "deviations-choices": rows_of(deviations("choices")),
+    "deviations-quirks": rows_of(deviations("quirks")),
+    "deviations-rules-adjustments": rows_of(deviations("rules: merging adjustments")),
+    "deviations-rules-limits": rows_of(deviations("rules: limits")),
+    "deviations-rules-oci": rows_of(deviations("rules: the OCI spec")),
+    "deviations-rules-plugins": rows_of(deviations("rules: failure policy, life, plugins")),
+    "deviations-rules-updates": rows_of(deviations("rules: merging updates and evictions")),
     "agent-gates": rows_of(agent_tables.gates),
     "agent-modes": rows_of(agent_tables.modes),
     "agent-needs": rows_of(agent_tables.needs),
