@@ -1,12 +1,12 @@
-"""Another revision beside the present one: `python -m bench --against REV [CASE...]`.
+"""Compare this revision with another one: `python -m bench --against REV [CASE...]`.
 
-Both revisions bring their own package and their own processes; the rounds alternate, so that what else the machine does
-meets both. A figure is the ratio of the present revision to the earlier one in the same round: its median, and the
-middle half of the rounds as its spread. A case is worse if that whole middle half lies on the wrong side of 1.
+Each revision runs its own package in its own processes. Rounds alternate, so that other load of the machine affects
+both. A figure is the ratio of this revision to the other one in the same round: the median, and the middle half of the
+rounds as spread. A case is worse if the whole middle half lies on the wrong side of 1.
 
-The processes of a case are started again several times: where a process lies in memory is worth a few per cent by
-itself, which rounds of the same two processes cannot tell from a change. Runtime and plugins have a core each, so that
-the scheduler does not decide whether they share one. Next: `bench.pairs`.
+The processes of a case are restarted several times: the place of a process in memory alone is worth a few per cent,
+which rounds of the same two processes cannot tell from a change. Runtime and plugins are pinned to one core each, so
+that the scheduler does not decide whether they share one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Builds of this project, present and earlier ones: where the parts of each lie, and how its processes start.
+"""Builds of this project's revisions: where their parts are, and how their processes start.
 
     Build(ROOT, compiled=True).argv("runtime")       # our runtime of the benchmarks, compiled
     Build(checkout("HEAD~5"), compiled=False)        # that of another revision, in a git worktree under build/bench
 
-Each revision brings its own sources, its own tools/compiled.py and its own bench/runtime.py and bench/plugin.py; the
-driver is always the present one. Worktrees stay, so that the next run need not compile again; `make clean` removes
-them. Next: `bench.pairs`, which starts the processes.
+Each revision has its own sources, tools/compiled.py, bench/runtime.py and bench/plugin.py; the driver is always the
+present one. Worktrees stay, so that the next run need not compile again; `make clean` removes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The cases of the benchmarks: events of one kind under one load, each one table.
-
-Next: `bench.run`, which measures them beside Go, and `bench.against`, which measures them beside another revision.
-"""
+"""Cases of the benchmarks: events of one kind under one load; each becomes a table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tables of the documentation about the node agent: its gates, its modes, and what each choice opens of a node.
-
-Next: `tools.generate_docs`, which puts them into the pages.
-"""
+"""Tables of the documentation about the node agent: its gates, its modes, and the access that each choice needs."""
 
 from __future__ import annotations
 
@@ -39,10 +36,10 @@ def needs() -> Iterator[tuple[str, ...]]:
 
 
 def _more(row: Row) -> str:
-    found = [f"{name} ({why})" for name, why in row.capabilities.items()]
-    found += ["the node's processes"] * bool(row.host_pid) + ["the node's network"] * bool(row.host_network)
-    found += [f"role `{row.rbac}`"] * bool(row.rbac) + [f"not in a DaemonSet: {row.unit_only}"] * bool(row.unit_only)
-    return ", ".join(found)
+    texts = [f"{name} ({why})" for name, why in row.capabilities.items()]
+    texts += ["the node's processes"] * bool(row.host_pid) + ["the node's network"] * bool(row.host_network)
+    texts += [f"role `{row.rbac}`"] * bool(row.rbac) + [f"not in a DaemonSet: {row.unit_only}"] * bool(row.unit_only)
+    return ", ".join(texts)
 
 
 def _on(default: bool) -> str:
@@ -51,19 +48,19 @@ def _on(default: bool) -> str:
 
 def _knobs(owns: Iterable[Owns]) -> str:
     """The knobs of cgroups among what is owned."""
-    return ", ".join(f"`{name}`" for name in dict.fromkeys(each.knob for each in owns) if name in host.KNOBS)
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(owner.knob for owner in owns) if name in host.KNOBS)
 
 
 def modes() -> Iterator[tuple[str, ...]]:
     """Which effect of which hook each mode brings about: the table that the transports' tests are held against."""
     columns = ("nri", "proxy", "standalone")
     yield ("hook", "effect", *columns)
-    found: dict[tuple[str, str], set[str]] = {}
+    modes_by_effect: dict[tuple[str, str], set[str]] = {}
     for case in hook_modes.CASES:
         for effect in case.effects:
-            found.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
+            modes_by_effect.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
     before = ""
-    for (hook, what), where in sorted(found.items()):
+    for (hook, what), where in sorted(modes_by_effect.items()):
         if not where:  # on none of the machines that the table is held against
             continue
         yield (hook if hook != before else "", what, *("yes" if mode in where else "no" for mode in columns))

@@ -195,8 +195,8 @@ def python_stages() -> list[Stage]:
     """Tests on other Pythons: unit and quick tests on the newest; all suites on all versions on demand."""
     suites = {**unit_parts(), "quick": cases(), "faults": paths("faults"), "packaging": paths("packaging")}
     rows = []
-    installed = [version for version in pythons.others() if pythons.find(version) is not None]
-    for version in pythons.others():
+    installed = [version for version in pythons.other_versions() if pythons.find(version) is not None]
+    for version in pythons.other_versions():
         if version not in installed:
             missing = f"no Python {version} on this machine"
             rows.append(Stage("pythons", version, (), missing=missing, since="all"))

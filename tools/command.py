@@ -51,15 +51,15 @@ def run(
             process_group=0,
         )  # fmt: skip
         _running.add(process)
-        ended = 0
-        while not ended:
+        while True:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if not ended:
-                time.sleep(POLL_S)
             chunk = reader.read()
             destination.write(chunk)
             destination.flush()
             text += chunk
+            if ended:
+                break
+            time.sleep(POLL_S)
         _running.discard(process)
     process.returncode = os.waitstatus_to_exitcode(status)
     return CommandResult(process.returncode, lines_to_repeat(text), usage.ru_utime + usage.ru_stime)

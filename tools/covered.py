@@ -99,9 +99,9 @@ def measured() -> list[File]:
         data.save()
         report = Path(folder, "report.json")
         data.json_report(outfile=str(report), include=[f"{SOURCE}/*"], ignore_errors=True)
-        found = json.loads(report.read_text())["files"]
+        report_files = json.loads(report.read_text())["files"]
     left_out = unmeasured()
-    rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in found.items()}
+    rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in report_files.items()}
     return [file_of(path, row) for path, row in sorted(rows.items()) if not lies_in(path, left_out)]
 
 
@@ -117,8 +117,8 @@ def file_of(path: str, row: dict[str, Any]) -> File:
     return File(path, lines, branches, ", ".join(missing))
 
 
-def _percent(done: int, of: int) -> float:
-    return 100.0 * done / of if of else 100.0
+def _percent(count: int, total: int) -> float:
+    return 100.0 * count / total if total else 100.0
 
 
 def _ranges(numbers: Iterable[int]) -> list[str]:

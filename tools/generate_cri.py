@@ -2,9 +2,8 @@
 
     python tools/generate_cri.py [--check]
 
-Rules: the generated files are checked in and never edited; `--check` writes nothing
-and exits 1 when they differ from what the .proto gives. Needs grpcio-tools and
-mypy-protobuf. Next: `nri.cri`, `nri.proxy.hook_servers` and `nri.trace`, which use the messages.
+The generated files are checked in and never edited. `--check` writes nothing and exits with 1 if they differ from the
+.proto files. Needs grpcio-tools and mypy-protobuf.
 """
 
 from __future__ import annotations

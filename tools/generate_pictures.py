@@ -1,9 +1,9 @@
 """Draw the pictures of the documentation: `python tools/generate_pictures.py`, or `--check`.
 
-One job: every file of docs/_static/pictures is what `tools.pictures` draws, and nothing else lies there. The files are
-checked in, so that pages can be read in the tree as well, and compared in CI.
+`tools.pictures` draws every file of docs/_static/pictures. The files are checked in, so that pages can be read in the
+tree, and compared in CI.
 
-Exit codes: 0 done or equal, 1 different.
+Exit codes: 0 written or equal, 1 different.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ def run(stage: Stage, output: TextIO | None = None) -> Outcome:
     if outcome.code == CANNOT_BUILD and not no_skip():
         outcome.code, outcome.skips = 0, Counter(["this machine cannot build it; see above"])
     if outcome.code == TESTS_FAILED:
-        again = replace(stage, name=f"{stage.name} again, alone")
+        rerun = replace(stage, name=f"{stage.name} again, alone")
         outcome.unsteady = unsteady.run_again(
-            failed, lambda test: _run_once(replace(again, tests=(test,)), out)[0].code == 0
+            failed, lambda test: _run_once(replace(rerun, tests=(test,)), out)[0].code == 0
         )
         _count_unsteady(outcome)
     outcome.seconds = time.monotonic() - start

@@ -1,7 +1,6 @@
-"""A real cluster of one node for benchmarks: etcd, kube-apiserver, kubelet and a runtime, all private.
+"""A private cluster of one node for benchmarks: etcd, kube-apiserver, kubelet and a runtime.
 
-Rules: the parts are those of tests/kubernetes; pods are made by one HTTP client that keeps its connection, without
-kubectl; all is gone at the end. Next: `bench.studies.apiserver.run`, `bench.studies.modes.run`.
+The parts are those of tests/kubernetes. One HTTP client that keeps its connection creates the pods, without kubectl.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""buildah with a store of its own: images are built and run without a registry and without a container runtime.
-
-Next: `test_image` and `test_bundled_image`; the fixture `buildah` is in conftest.
-"""
+"""buildah with a separate store: builds and runs images without a registry and a container runtime."""
 
 from __future__ import annotations
 

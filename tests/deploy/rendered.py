@@ -1,7 +1,4 @@
-"""What kustomize and Helm make of deploy/, as objects: each rendered once for all tests of a run.
-
-Next: `test_bundled_manifests`.
-"""
+"""Objects that kustomize and Helm make of deploy/, each rendered once for all tests of a run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The kustomize folders of a plugin: base, stable, unstable, and one with a configuration if it has any.
 
-Rules: what overlays for the reference's folders patch has the same place and name here: the layout of the folders, the
-DaemonSet, its container `plugin`, its image `plugin`, volumes, labels, and the two components of images.
-Next: `chart`.
+Overlays for the reference's folders fit: folders, the DaemonSet, its container `plugin`, its image `plugin`, volumes,
+labels and the two components of images have the same names and places.
 """
 
 from __future__ import annotations
@@ -210,20 +209,20 @@ spec:
 def files(need: Need) -> dict[str, str]:
     """The plugin's files below deploy/kustomize, by path."""
     base = BASE.format(kustomization=KUSTOMIZATION, image=IMAGE, object_name=need.object_name)
-    made = {
+    texts = {
         "base/daemonset.yaml": daemon_set(need),
         "base/kustomization.yaml": base,
         **OVER_BASE,
     }
     if need.config:  # an overlay that gives the plugin the file config.yaml beside it
         configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
-        made["configured/kustomization.yaml"] = KUSTOMIZATION + configured
+        texts["configured/kustomization.yaml"] = KUSTOMIZATION + configured
     if need.follows:  # an overlay that brings it the custom resource of its node
-        made["followed/kustomization.yaml"] = KUSTOMIZATION + _followed(need)
-    found = {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
+        texts["followed/kustomization.yaml"] = KUSTOMIZATION + _followed(need)
+    crds = {f"{need.name}/{path}": HEAD + text for path, text in texts.items()}
     if need.config:
-        found[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
-    return found
+        crds[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
+    return crds
 
 
 def _followed(need: Need) -> str:
@@ -295,10 +294,10 @@ def _volume(mount: Mount) -> str:
 
 def components() -> dict[str, str]:
     """The components that all plugins share: which image, and what an operator may add."""
-    made = {
+    texts = {
         "image-stable/kustomization.yaml": COMPONENT + IMAGES.format(tag=version(), policy="IfNotPresent"),
         "image-unstable/kustomization.yaml": COMPONENT + IMAGES.format(tag="unstable", policy="Always"),
         "no-network/kustomization.yaml": f"{COMPONENT}resources:\n  - network-policy.yaml\n",
         "no-network/network-policy.yaml": NETWORK_POLICY,
     }
-    return {f"components/{path}": HEAD + text for path, text in made.items()}
+    return {f"components/{path}": HEAD + text for path, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Read deploy/plugins.yaml: what each bundled plugin needs of a node. Next: `kustomize`."""
+"""Read deploy/plugins.yaml: the access to a node that each bundled plugin needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The systemd unit of a plugin: everything of the machine is closed but what the table opens, each with its reason.
-
-Next: nothing.
-"""
+"""The systemd unit of a plugin: everything is closed except what the table opens, each with its reason."""
 
 from __future__ import annotations
 

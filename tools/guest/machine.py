@@ -1,7 +1,7 @@
-"""The guest: QEMU with Debian's kernel on this machine's root directory; a command in it, and its exit code.
+"""The guest: QEMU with Debian's kernel on this machine's root directory, a command in it, and its exit code.
 
-Rules: two processors, each a NUMA node of its own with half of the memory; cgroup v2 alone; an empty disk, /dev/vda.
-The command's output comes as it is printed. Whatever happens, nothing of it is left when `run` returns.
+Two processors, each a NUMA node with half of the memory; cgroup v2 only; an empty disk, /dev/vda. The command's output
+is passed on while it runs.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def start_sharing(folder: Path, needed: Iterable[Path]) -> subprocess.Popen[byte
 def _file_systems(needed: Iterable[Path]) -> list[str]:
     """The mount points of the root and of these paths, each after those above it."""
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-    found = {"/"}
+    mount_points = {"/"}
     for path in (*needed, Path(sys.prefix), Path(sys.base_prefix)):
         real = path.resolve()
-        found |= {str(folder) for folder in (real, *real.parents) if str(folder) in mounts}
-    return sorted(found)
+        mount_points |= {str(folder) for folder in (real, *real.parents) if str(folder) in mounts}
+    return sorted(mount_points)
 
 
 SUITE = "trixie"
@@ -130,9 +130,9 @@ def _index(root: Path, version: str) -> None:
     if busybox is None:
         raise MissingError("busybox", "install the package busybox-static")
     command = [busybox, "depmod", "-b", str(root), version]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MissingError("an index of the kernel's modules", last_line(done.stderr))
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise MissingError("an index of the kernel's modules", last_line(process.stderr))
 
 
 QEMU = "qemu-system-x86_64"

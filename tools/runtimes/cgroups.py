@@ -1,7 +1,4 @@
-"""What a process's cgroups say, on either cgroup version: read-back for the demo and the tests.
-
-Rules: read only; a value is the file's own text, stripped.
-"""
+"""Values of a process's cgroup files, on either cgroup version."""
 
 from __future__ import annotations
 

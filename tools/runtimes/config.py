@@ -1,7 +1,7 @@
 """The configuration of a private containerd, as text.
 
-Rules: pure; every path lies in the one run directory; the two formats (version 2 for 1.7,
-version 3 for 2.x) differ only in where the CRI's tables are. Next: `containerd`.
+Every path lies in the run directory. The two formats (version 2 for 1.7, version 3 for 2.x) differ only in the places
+of the CRI's tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""One private containerd: started in its own run directory, killed, started again, cleaned up.
+"""A private containerd: started in its own run directory, killed, started again, cleaned up.
 
-Rules: what a `Containerd` made is gone after `close()`, whatever happened in between; it
-never touches another containerd. Use it as a context manager. Next: `cri` drives it.
+`close()` removes everything that a `Containerd` made, whatever happened in between.
 """
 
 from __future__ import annotations
@@ -82,10 +81,10 @@ class Containerd(Runtime):
     def ctr(self, *arguments: str) -> str:
         """Run containerd's own debugging command on this daemon."""
         command = [str(self.installed.bin / "ctr"), "-a", str(self.cri_socket), "-n", "k8s.io", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"ctr {' '.join(arguments)}: {last_line(done.stderr)}")
-        return done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise RuntimeError(f"ctr {' '.join(arguments)}: {last_line(process.stderr)}")
+        return process.stdout
 
     def _import_images(self) -> None:
         # The transfer service of 2.x unpacks for its default snapshotter only.

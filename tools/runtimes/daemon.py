@@ -1,7 +1,6 @@
-"""A daemon that serves the CRI, as a process of its own; a runtime has a run directory of its own besides.
+"""A daemon that serves the CRI as a separate process, and a runtime, which has a run directory in addition.
 
-Rules: it ends by a signal, or with its owner's `close()`; what it runs stays until its run directory is removed.
-Next: `containerd`, `engine`, and `proxy`, which is in front of one of these.
+It ends by a signal or with `close()`; what it runs stays until its run directory is removed.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class Runtime(Daemon, ABC):
             run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
             if in_memory:
                 mount("tmpfs", run_dir, "mode=0700")
-            self._owner = leftovers.own(run_dir)
+            self._owner = leftovers.lock(run_dir)
         super().__init__(what, run_dir / "cri.sock", run_dir / "log")
         self.nri_socket = run_dir / "nri.sock"
         self.plugin_dir = run_dir / "plugins"

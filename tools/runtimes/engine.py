@@ -1,7 +1,6 @@
-"""One private engine of this project: `nri engine serve` in a run directory of its own, cleaned up at the end.
+"""A private engine of this project: `nri engine serve` in its own run directory, cleaned up at the end.
 
-Rules: as `containerd`: what an `Engine` made is gone after `close()`, whatever happened in between. A dry one needs
-neither root nor programs, and runs nothing. Next: `cri` drives it.
+A dry engine needs neither root nor programs, and runs nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What this machine must have, and where built or downloaded things are kept.
+"""Requirements on this machine, and the cache of built and downloaded files.
 
-Rules: whatever is missing becomes one `MissingError`, whose text says what and what to do
-next; only `ensure_packages` changes the system, and says so before it does.
-Next: `releases`, which uses all of this.
+A missing requirement is a `MissingError`, whose text says what to do. Only `ensure_packages` changes the system.
 """
 
 from __future__ import annotations

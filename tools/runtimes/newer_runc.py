@@ -1,7 +1,7 @@
-"""Build runc 1.3 from its Go module, static and with seccomp: it does what Debian's 1.1 silently passes over.
+"""Build runc 1.3 from its Go module, static and with seccomp: it supports what Debian's 1.1 silently ignores.
 
-Rules: versions and checksums are those of the checked-in go.mod and go.sum; the headers of libseccomp are unpacked
-beside it, the system's packages stay as they are. Under a minute of one core the first time, and kept in the cache.
+Versions and checksums are those of the checked-in go.mod and go.sum; the headers of libseccomp are unpacked next to
+it. It takes less than a minute of one core the first time, and stays in the cache.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _fill(folder: Path, say: Say) -> None:
 def _build(target: Path, headers: Path) -> None:
     found = [str(path.parent) for path in headers.rglob("libseccomp.pc")]
     # Niced: somebody may be working here.
-    done = subprocess.run(
+    process = subprocess.run(
         ["nice", "-n", "10", find_go(), "build", *_FLAGS, _LINK, "-o", str(target), MODULE],
         cwd=GO_SOURCE,
         env={
@@ -71,5 +71,5 @@ def _build(target: Path, headers: Path) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise MissingError("a build of runc", last_line(done.stderr))
+    if process.returncode != 0:
+        raise MissingError("a build of runc", last_line(process.stderr))

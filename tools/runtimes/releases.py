@@ -1,8 +1,7 @@
-"""The containerd releases that the tests and the demo run, and how each one is got.
+"""The containerd releases of the tests and the demo, and how each one is installed.
 
-Rules: one row per release; Debian's are pinned by suite, and the version that the archive
-holds by now is reported rather than demanded; what was got stays in the cache, whole or
-not at all. Next: `containerd`, which starts one.
+Debian's are pinned by suite; the version that the archive has is reported, not required. The cache has complete
+releases only.
 """
 
 from __future__ import annotations

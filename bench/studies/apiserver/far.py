@@ -1,8 +1,8 @@
-"""A relay that makes a TCP server as far away as asked: `python -m bench.studies.apiserver.far PORT ROUND_TRIP_MS`.
+"""A relay that makes a TCP server distant: `python -m bench.studies.apiserver.far PORT ROUND_TRIP_MS`.
 
-Each byte arrives half a round trip later, and a connection's first ones a whole one more, which its handshake would
-take. Bandwidth and TCP's slow start are not imitated: long answers are faster than they would be. Prints
-`{"event": "ready", "port": PORT}`; ends with its stdin. Next: `bench.studies.apiserver.grid`.
+Each byte arrives half a round trip later, and the first bytes of a connection another round trip later, as after a
+handshake. Bandwidth and TCP's slow start are not imitated: long answers are faster than in reality. Prints `{"event":
+"ready", "port": PORT}`; ends with its stdin.
 """
 
 from __future__ import annotations

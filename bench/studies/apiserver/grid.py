@@ -1,10 +1,8 @@
-"""Views of made pods on a grid: numbers of pods and containers, sizes of annotations, distances to the API server.
+"""Views of generated pods on a grid: numbers of pods and containers, sizes of annotations, distances to the API server.
 
-Rules: the API server and etcd are real, pods are objects of a node that does not exist, with statuses as a kubelet
-writes them; the runtime is this package's adaptation, which has the same pods and containers ready, so that nothing
-but the two ways is compared. A far API server is a relay that delays (`bench.studies.apiserver.far`): bytes, and a
-connection's first round trip, but not TCP's slow start, so a long list is nearer than it would be. Next:
-`bench.studies.apiserver.tables`.
+The API server and etcd are real. Pods are objects of a node that does not exist, with statuses as a kubelet writes
+them. The runtime is this package's adaptation with the same pods and containers ready, so that only the two ways
+differ. A distant API server is simulated by a relay (`far.py`).
 """
 
 from __future__ import annotations

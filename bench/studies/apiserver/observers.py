@@ -1,8 +1,8 @@
-"""Programs that tell each container as they learn of it: `python -m bench.studies.apiserver.observers HOW WHERE`.
+"""Programs that print each container that they learn of: `python -m bench.studies.apiserver.observers HOW WHERE`.
 
-HOW is `nri` (WHERE: the runtime's socket), `watch` or `poll` (WHERE: a kubeconfig). Each prints JSON lines with `what`,
-`id` (a container's, or a pod's uid for what a pod has before its containers) and `ns`, the time of day at which it
-could act: after the event was decoded. First of all `{"what": "ready"}`. Next: `bench.studies.apiserver.tables`.
+HOW is `nri` (WHERE: the runtime's socket), `watch` or `poll` (WHERE: a kubeconfig). Each prints JSON lines with
+`what`, `id` (a container's, or a pod's uid before its containers exist) and `ns`, the time of day at which it could
+act: after decoding the event. The first line is `{"what": "ready"}`.
 """
 
 from __future__ import annotations

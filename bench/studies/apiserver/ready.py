@@ -1,8 +1,8 @@
-"""A runtime of this package that has pods and containers ready: `python -m bench.studies.apiserver.ready SOCKET FILE`.
+"""A runtime with pods and containers ready: `python -m bench.studies.apiserver.ready SOCKET FILE`.
 
-FILE holds a SynchronizeRequest with what another runtime has told. It is served by `nri.adaptation` as it is, so that a
-plugin's first view from here shows what NRI itself costs, without the gathering of a runtime's state. Prints
-`{"event": "ready"}` once it listens; ends with its stdin. Next: `bench.studies.apiserver.views`.
+FILE has a SynchronizeRequest that was recorded with another runtime. `nri.adaptation` serves it unchanged, so that a
+plugin's first view shows the cost of NRI without that of collecting a runtime's state. Prints `{"event": "ready"}`
+when it listens; ends with its stdin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Take the first view in several ways, in turns, and note what each took.
+"""Take the first view in several ways, in turns, and record the cost of each.
 
-Rules: all ways must see the same pods and containers; each is warmed up; their order changes with each round; a pause
-lies before each view. Next: `bench.studies.apiserver.tables`.
+All ways must see the same pods and containers. Each way is warmed up, the order changes with each round, and a pause
+precedes each view.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The first full view of a node: all pods and containers by id, from the API server or from the runtime by NRI.
+"""The first full view of a node, by id: from the API server, or from the runtime by NRI.
 
-Rules: the same process and interpreter for all; the span is from before the connection is made until every pod and
-container can be looked up by its id; what only a program's start needs (imports, a TLS context) is made before. Bytes
-of the API are those of its TCP connection, both ways, TLS included; NRI's are counted once by a relay in front of the
-runtime's socket, and never while time is taken. Next: `bench.studies.apiserver.observers`.
+All ways run in the same process. The span starts before the connection is made and ends when every pod and container
+can be looked up by id; imports and TLS contexts are made before. Bytes of the API are those of its TCP connection,
+both directions, with TLS. Bytes of NRI are counted once, by a relay in front of the runtime's socket, and not while
+time is measured.
 """
 
 from __future__ import annotations

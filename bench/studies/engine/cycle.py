@@ -1,7 +1,6 @@
-"""The nine calls of a pod's life with one container, each timed as its client sees it.
+"""The nine CRI calls of a pod with one container, each timed by its client.
 
-Rules: the same requests to every runtime, one after the other, by gRPC in this process. Next:
-`bench.studies.engine.sides`.
+Every runtime gets the same requests, one after the other, by gRPC from this process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Both runtimes, started privately, with all their processes in one cgroup, and plugins that come and go.
+"""The two compared runtimes, private, each with all its processes in one cgroup; plugins that connect and leave.
 
-Rules: the same runc, the same kind of folders (in memory), the same plugins; what a runtime uses is that of its cgroup
-with everything below it (daemon, conmons or shims, OCI runtime, containers), plugins apart. Next:
-`bench.studies.engine.run`.
+Both use the same runc, the same kind of folders (in memory) and the same plugins. The usage of a runtime is that of
+its cgroup with everything below it (daemon, conmons or shims, OCI runtime, containers), without plugins.
 """
 
 from __future__ import annotations

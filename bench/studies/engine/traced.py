@@ -1,7 +1,7 @@
 """The engine with a stopwatch at its edges: `traced.py engine serve ...` is `nri engine serve ...`, and writes spans.
 
-The file that BENCH_SPANS names gets, at the engine's end, a JSON list of [kind, begin, end] in nanoseconds of the
-monotonic clock, from all threads. Next: `bench.studies.engine.waterfall`, which lays them over the calls of a client.
+At the end of the engine, the file of BENCH_SPANS gets a JSON list of [kind, begin, end] in nanoseconds of the
+monotonic clock, from all threads.
 """
 
 from __future__ import annotations

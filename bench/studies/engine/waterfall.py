@@ -1,8 +1,7 @@
-"""Where the engine's time goes: the spans of a traced engine, laid over the calls of one client.
+"""Where the engine spends its time: spans of a traced engine within the calls of one client.
 
-Rules: every moment of a call counts once, for the innermost thing that goes on then in any thread, by the order of
-`KINDS`; what no span has inside the handler is the engine's own code, and what is outside of it gRPC and the client.
-Next: `bench.studies.engine.tables`.
+Each moment of a call counts once, for the innermost activity of any thread at that moment, by the order of `KINDS`.
+Time in the handler without a span is the engine's code; time outside the handler belongs to gRPC and the client.
 """
 
 from __future__ import annotations

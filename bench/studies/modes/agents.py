@@ -1,8 +1,8 @@
-"""The agent in each mode: its configuration, its process in a cgroup of its own, and what it uses.
+"""The agent in each mode: its configuration, its process in a separate cgroup, and its resource usage.
 
-Rules: `nri agent run` as a unit starts it, with rules and pods from the API server in every mode, and without the
-strategies that sample the node, which are the same in all modes; one agent at a time. Its processor time is that of its
-cgroup, from its first instruction on. Next: `bench.studies.modes.segment`.
+`nri agent run` is started as by its unit, with rules and pods from the API server in every mode, and without the
+strategies that sample the node, which are the same in all modes. One agent runs at a time. Its processor time is that
+of its cgroup, from the first instruction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is measured: one container's life, a batch of pods, an agent at rest, and all of one mode. Pure data.
+"""Measurements: the life of one container, a batch of pods, an agent at rest, and all of one mode.
 
-Rules: moments are nanoseconds since 1970 by this machine's clock. A container's policy is in force at the first moment
-at which all of its values are in its cgroup, whoever wrote them; without policy it ran from the first instruction of
-its process until then. Next: `bench.studies.modes.segment`, which measures.
+Moments are nanoseconds since 1970 by this machine's clock. The policy of a container is in force from the first moment
+when all its values are in its cgroup, whoever wrote them. A container runs without policy from the first instruction
+of its process until then.
 """
 
 from __future__ import annotations

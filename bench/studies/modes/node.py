@@ -1,9 +1,8 @@
-"""The node of the comparison: a real cluster with Koordinator's rules in its API, and a log of all calls of that API.
+"""The compared node: a real cluster with Koordinator's rules in its API, and a log of all calls to that API.
 
-Rules: kubelet is pointed at containerd or at the proxy in front of it, and started again for that; the agent finds the
-node's pods at the top of the cgroup tree, as on a node of its own, through a root path with bind mounts. Calls are
-counted from the API server's audit log: those whose client is none of the cluster's own, nor this benchmark.
-Next: `bench.studies.modes.agents`.
+The kubelet uses containerd or the proxy in front of it, and is restarted for a change. The agent finds the node's pods
+at the top of the cgroup tree, through a root path with bind mounts. Calls are counted from the API server's audit log,
+without those of the cluster's own clients and of this benchmark.
 """
 
 from __future__ import annotations

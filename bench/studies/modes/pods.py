@@ -1,8 +1,8 @@
-"""The pods of the comparison, and what must be in force in the cgroup of their one container.
+"""The pods of the comparison, and the cgroup values that their container must have.
 
-Rules: two kinds in turns, batch (BE) and latency-sensitive (LS); each value differs from what kubelet and the runtime
-set without an agent, so that a container without policy shows. The container's process writes down what is in force as
-the first thing that it does. Next: `bench.studies.modes.watcher`.
+Batch (BE) and latency-sensitive (LS) pods alternate. Each value differs from what kubelet and runtime set without an
+agent, so that a container without policy is visible. The first action of the container's process is to write down the
+present values.
 """
 
 from __future__ import annotations

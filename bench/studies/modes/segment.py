@@ -1,7 +1,6 @@
-"""One batch of pods in one mode: made through the API, followed to the policy in force, and what that has cost.
+"""One batch of pods in one mode: created through the API and followed until the policy is in force; and its cost.
 
-Rules: without an agent no policy is waited for; a pod whose process has said nothing is an error. Next:
-`bench.studies.modes.tables`.
+Without an agent nothing waits for a policy. A pod whose process wrote nothing is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of the modes: pods, and the agent. Pure text. Next: `bench.studies.modes.picture`."""
+"""Tables of the modes: pods, and the agent."""
 
 from __future__ import annotations
 

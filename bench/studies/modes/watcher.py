@@ -1,9 +1,8 @@
-"""A program that tells each value of pods' cgroups as it is written: `python -m bench.studies.modes.watcher NAME`.
+"""A program that prints each value written to cgroups of pods: `python -m bench.studies.modes.watcher NAME`.
 
-NAME is the cgroup below which kubelet has its pods; a second argument is another place than /sys/fs/cgroup. A line of
-JSON for each change of a file of `pods.FILES`: `cgroup` (the last part: a container's id, or pod and its uid), `file`,
-`value`, `ns` (nanoseconds since 1970). It sleeps in inotify, which reports writes to cgroup files by any process, so
-it costs next to nothing between them. Next: `bench.studies.modes.node`.
+NAME is the cgroup below which the kubelet has its pods; a second argument replaces /sys/fs/cgroup. Each change of a
+file of `pods.FILES` is a line of JSON: `cgroup` (the last part: a container's id, or pod and its uid), `file`,
+`value`, `ns` (nanoseconds since 1970). It sleeps in inotify, which reports writes to cgroup files by any process.
 """
 
 from __future__ import annotations

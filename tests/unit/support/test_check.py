@@ -36,7 +36,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for other Pythons takes a second."""
-    monkeypatch.setattr(check.pythons, "others", list)
+    monkeypatch.setattr(check.pythons, "other_versions", list)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
+    monkeypatch.setattr(check.pythons, "other_versions", lambda: ["3.19"])
 
     assert check.main(["pythons"]) == 0
     *_, table, reason, last = capsys.readouterr().out.splitlines()
@@ -201,7 +201,7 @@ def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
 def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     tmp_path: Path, passed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check.pythons, "others", lambda: ["3.18", "3.19"])
+    monkeypatch.setattr(check.pythons, "other_versions", lambda: ["3.18", "3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
     rows = [row for row in check.stages() if row.group == "pythons"]
     units = list(check.unit_parts())

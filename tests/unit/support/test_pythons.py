@@ -33,7 +33,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_supported_version_is_one_that_may_be_installed_and_the_present_one_is_among_them() -> None:
     assert pythons.OWN in pythons.supported()
     assert all(f"{version}.0" in SpecifierSet(PROJECT["requires-python"]) for version in pythons.supported())
-    assert pythons.others() == [version for version in pythons.supported() if version != pythons.OWN]
+    assert pythons.other_versions() == [version for version in pythons.supported() if version != pythons.OWN]
 
 
 def test_an_interpreter_on_the_path_that_runs_is_taken(on_path: Path) -> None:

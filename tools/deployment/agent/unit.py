@@ -1,7 +1,6 @@
-"""The agent's systemd unit: everything of the machine is closed but what the table opens, each with its reason.
+"""The systemd unit of the agent: everything is closed except what the table opens, each with its reason.
 
-Rules: what every mode needs is open; what a hook or strategy needs besides stands as a comment that becomes a line of a
-drop-in. Next: nothing.
+Access that every mode needs is open; access for a hook or strategy is a comment, to be copied into a drop-in.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def text() -> str:
 
 
 def _comments(row: Row) -> list[str]:
-    found = [f"#   {line.key}={line.value}" for line in row.unit]
+    lines = [f"#   {line.key}={line.value}" for line in row.unit]
     if row.capabilities:
-        found.append(f"#   CapabilityBoundingSet={' '.join(f'CAP_{name}' for name in row.capabilities)}")
+        lines.append(f"#   CapabilityBoundingSet={' '.join(f'CAP_{name}' for name in row.capabilities)}")
     reasons = "; ".join(dict.fromkeys([*(line.why for line in row.unit), *row.capabilities.values()]))
-    return [f"# {row.choice} {row.value}: {reasons}", *found] if found else []
+    return [f"# {row.choice} {row.value}: {reasons}", *lines] if lines else []
