@@ -97,7 +97,7 @@ class Comparison:
 
     def _events(self, case: Case) -> Figures:
         """Events of one kind under one load."""
-        made = {
+        figures = {
             name: {"p50": Figure(), "p99": Figure(), "events/s": Figure("", more_is_better=True), "CPU": Figure()}
             for name in self._sides
         }
@@ -116,34 +116,38 @@ class Comparison:
                     running[name, side] = started
                 for n in range(first, min(first + SITTING, self._rounds)):
                     for name, side, _ in self._alternating(n):
-                        _add(made[name], side, running[name, side].round(case.kind, events, case.callers, case.idle_us))
-        return made
+                        _add(
+                            figures[name],
+                            side,
+                            running[name, side].round(case.kind, events, case.callers, case.idle_us),
+                        )
+        return figures
 
     def _sync(self) -> Figures:
         """From configured to synchronized, seen by the plugin."""
-        made = {name: {f"{size:,} containers": Figure("ms") for size in SYNC} for name in self._sides}
+        figures = {name: {f"{size:,} containers": Figure("ms") for size in SYNC} for name in self._sides}
         for size, often in SYNC.items():
             for n in range(max(3, int(self._rounds * often * 0.5))):
                 for name, side, build in self._alternating(n):
                     with pairing(build, build, containers=size) as running:
                         process = running.plugins[0]
                         took = process.wait_event("synchronized")["ns"] - process.wait_event("configured")["ns"]
-                        _values(made[name][f"{size:,} containers"], side).append(took / 1e6)
-        return made
+                        _values(figures[name][f"{size:,} containers"], side).append(took / 1e6)
+        return figures
 
     def _start(self) -> Figures:
         """From spawning a plugin's process, under the Go runtime."""
-        made = {name: {"to configured": Figure("ms"), "to synchronized": Figure("ms")} for name in self._sides}
+        figures = {name: {"to configured": Figure("ms"), "to synchronized": Figure("ms")} for name in self._sides}
         for n in range(self._rounds * 2):
             for name, side, build in self._alternating(n):
-                for figure, value in zip(made[name].values(), spawn_ms(build), strict=True):
+                for figure, value in zip(figures[name].values(), spawn_ms(build), strict=True):
                     _values(figure, side).append(value)
-        return made
+        return figures
 
     def _memory(self) -> Figures:
         """Resident memory, idle after Synchronize and after 4,000 events."""
         titles = ("plugin, idle", "plugin, loaded", "runtime, loaded")
-        made = {name: {title: Figure("MiB") for title in titles} for name in self._sides}
+        figures = {name: {title: Figure("MiB") for title in titles} for name in self._sides}
         for n in range(3):
             for name, side, build in self._alternating(n):
                 with pairing(build, build) as running:
@@ -152,9 +156,9 @@ class Comparison:
                     for kind in ("psc", "cc"):
                         running.round(kind, 2000)
                     sizes += [rss_kb(running.plugins[0].pid), rss_kb(running.runtime.pid)]
-                for figure, size in zip(made[name].values(), sizes, strict=True):
+                for figure, size in zip(figures[name].values(), sizes, strict=True):
                     _values(figure, side).append(size / 1024)
-        return made
+        return figures
 
 
 def _values(figure: Figure, side: str) -> list[float]:
@@ -195,13 +199,13 @@ def run(revision: str, names: Sequence[str], rounds: int, scale: float, builds: 
     for name in builds:
         for root in (ROOT, before):
             Build(root, BUILDS[name]).path()  # compiling takes minutes: not between two rounds
-    known = cases_of(before)
+    case_names = cases_of(before)
     comparison = Comparison(before, builds, rounds, scale)
     measured: dict[str, Figures] = {}
     print(f"present / {revision}: ratio (middle half of {rounds} rounds), the two medians; ! is worse beyond it\n")
     for name in names:
         title = CASES[name].title if name in CASES else name
-        if name not in known:
+        if name not in case_names:
             print(f"### {title}\n\nskipped: the benchmarks of {revision} do not know {name}\n", flush=True)
             continue
         measured[name] = comparison.measure(name)

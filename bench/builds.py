@@ -48,23 +48,23 @@ class Build(NamedTuple):
 @functools.cache
 def compiled(root: Path) -> Path:
     """The folder with a checkout's compiled package, built with its own tools. RevisionError if it cannot be."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, root / "tools/compiled.py"],
         cwd=root,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if done.returncode:
+    if process.returncode:
         raise RevisionError(f"{root}: the compiled package cannot be built (see above)")
-    return Path(done.stdout.strip().splitlines()[-1])
+    return Path(process.stdout.strip().splitlines()[-1])
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RevisionError(f"git {words[0]}: {done.stderr.strip() or 'failed'}")
-    return done.stdout.strip()
+    process = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RevisionError(f"git {words[0]}: {process.stderr.strip() or 'failed'}")
+    return process.stdout.strip()
 
 
 def checkout(revision: str) -> Path:
@@ -83,7 +83,7 @@ def checkout(revision: str) -> Path:
 def cases_of(root: Path) -> list[str]:
     """The cases that a checkout's own benchmarks know, by name. RevisionError if it has none."""
     text = "from bench.run import CASES; print(*CASES)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", text],
         cwd=root,
         env={**os.environ, "PYTHONPATH": Build(root, compiled=False).path()},
@@ -91,6 +91,6 @@ def cases_of(root: Path) -> list[str]:
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise RevisionError(f"{root.name} has no benchmarks that can be driven: {done.stderr.strip()[-300:]}")
-    return [*done.stdout.split(), "sync", "start", "memory"]
+    if process.returncode:
+        raise RevisionError(f"{root.name} has no benchmarks that can be driven: {process.stderr.strip()[-300:]}")
+    return [*process.stdout.split(), "sync", "start", "memory"]

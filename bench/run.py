@@ -102,7 +102,7 @@ def run_memory(rounds: int) -> dict[str, list[float]]:
 
 def run_idle(rounds: int) -> dict[str, list[float]]:
     """Wake-ups a minute of runtime and plugin while nothing happens, each with the other of its own kind."""
-    found: dict[str, list[float]] = {}
+    wakeups_by_name: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         processes: dict[str, int] = {}
         for kind, name in NAMES.items():
@@ -114,23 +114,23 @@ def run_idle(rounds: int) -> dict[str, list[float]]:
             before = {name: wakeups(pid) for name, pid in processes.items()}
             time.sleep(60)
             for name, pid in processes.items():
-                found.setdefault(name, []).append(float(wakeups(pid) - before[name]))
-    return found
+                wakeups_by_name.setdefault(name, []).append(float(wakeups(pid) - before[name]))
+    return wakeups_by_name
 
 
 def run_node(events: int) -> dict[str, list[tuple[str, float]]]:
     """Resident kilobytes of our runtime with 1,000 containers, 10 plugins and provenance, on and on."""
-    found: dict[str, list[tuple[str, float]]] = {}
+    sizes_by_name: dict[str, list[tuple[str, float]]] = {}
     for kind in ("nri", "pure"):
         with pairing(kind, kind, 10) as running:
-            sizes = found.setdefault(f"{NAMES[kind]} runtime", [("no container", rss_kb(running.runtime.pid))])
+            sizes = sizes_by_name.setdefault(f"{NAMES[kind]} runtime", [("no container", rss_kb(running.runtime.pid))])
             running.ask("node", containers=1000, timeout_s=600)
             sizes.append(("created", rss_kb(running.runtime.pid)))
             for part in range(1, 5):
                 for _ in range(events // 4 // NODE_ROUND):
                     running.round("psc", NODE_ROUND)
                 sizes.append((f"{part * events // 4:,} events later", rss_kb(running.runtime.pid)))
-    return found
+    return sizes_by_name
 
 
 def run_recorder(case: Case, rounds: int, scale: float) -> Measured:

@@ -51,9 +51,9 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, kubeconfig: Path) -> Place:
         """Read it from a kubeconfig of `ControlPlane`."""
-        known = json.loads(kubeconfig.read_text())
-        server = urlparse(known["clusters"][0]["cluster"]["server"])
-        return cls(server.hostname or "", server.port or 443, known["users"][0]["user"]["token"])
+        config = json.loads(kubeconfig.read_text())
+        server = urlparse(config["clusters"][0]["cluster"]["server"])
+        return cls(server.hostname or "", server.port or 443, config["users"][0]["user"]["token"])
 
     def headers(self, accept: str = JSON) -> dict[str, str]:
         """What each request says of itself."""
@@ -83,8 +83,8 @@ class Api:
         text = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: HTTP {answer.status}: {text[:500].decode(errors='replace')}")
-        found: Json = json.loads(text)
-        return found
+        reply: Json = json.loads(text)
+        return reply
 
     def text(self, path: str) -> str:
         """Return an answer that is no JSON."""
@@ -93,8 +93,8 @@ class Api:
 
     def pods(self) -> list[Json]:
         """Return the pods of the node."""
-        found: list[Json] = self.call("GET", NODE_PODS + "&resourceVersion=0")["items"]
-        return found
+        pods: list[Json] = self.call("GET", NODE_PODS + "&resourceVersion=0")["items"]
+        return pods
 
     def make(self, manifest: Json) -> tuple[str, int]:
         """Make a pod; its uid, and the moment at which the request was sent (`time.time_ns`)."""
@@ -118,7 +118,7 @@ class Cluster:
         deadline = time.monotonic() + _PATIENCE_S
         while not holds(pods := self.api.pods()):
             if time.monotonic() > deadline:
-                phases = [(each["metadata"]["name"], each["status"].get("phase")) for each in pods]
+                phases = [(pod["metadata"]["name"], pod["status"].get("phase")) for pod in pods]
                 raise RuntimeError(f"not {what} in {_PATIENCE_S:g} s: {phases}\n{self.kubelet.complaints()}")
             time.sleep(0.25)
         return pods
@@ -173,10 +173,10 @@ def cluster(say: Say, arguments: Sequence[str] = (), runtime_name: str = CONTAIN
         stack.callback(kubelet.close)
         kubelet.start()
         _weigh(runtime.run_dir.name)
-        made = Cluster(runtime, plane, kubelet)
-        stack.callback(made.api.close)
-        wait_for_node(made.api)
-        yield made
+        node = Cluster(runtime, plane, kubelet)
+        stack.callback(node.api.close)
+        wait_for_node(node.api)
+        yield node
 
 
 def _weigh(cgroup: str) -> None:

@@ -69,11 +69,11 @@ def pod_of(number: int, qos: str) -> m.PodSandbox:
 
 def container_in(pod: m.PodSandbox, name: str, cpu_m: int) -> m.Container:
     """A container that asks for so much CPU."""
-    made = make_container(name, pod, id=f"c{pod.id[1:]}", cpu_shares=max(2, cpu_m * 1024 // 1000))
+    container = make_container(name, pod, id=f"c{pod.id[1:]}", cpu_shares=max(2, cpu_m * 1024 // 1000))
     if pod.linux.cgroup_parent.startswith("/kubepods/pod"):
-        made.linux.resources.cpu.quota.value, made.linux.resources.cpu.period.value = cpu_m * 100, 100_000
-    made.state = m.ContainerState.CONTAINER_RUNNING
-    return made
+        container.linux.resources.cpu.quota.value, container.linux.resources.cpu.period.value = cpu_m * 100, 100_000
+    container.state = m.ContainerState.CONTAINER_RUNNING
+    return container
 
 
 def one(number: int, kind: str) -> tuple[m.PodSandbox, m.Container]:
@@ -89,12 +89,12 @@ def present(count: int) -> list[tuple[m.PodSandbox, m.Container]]:
 
 
 class Runtime(FakeRuntime):
-    """One that notes when it was last asked for its containers, with which Synchronize begins."""
+    """A runtime that records when a plugin last requested its containers, at the start of Synchronize."""
 
-    asked = 0.0
+    asked_at = 0.0
 
     def _snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        self.asked = time.perf_counter()
+        self.asked_at = time.perf_counter()
         return super()._snapshot()
 
 
@@ -102,9 +102,11 @@ class Side:
     """One of the two programs, beside a runtime with so many containers."""
 
     def __init__(self, command: Sequence[str], folder: Path, count: int, socket: str) -> None:
-        there = present(count)
+        existing = present(count)
         self._runtime = Runtime(
-            socket_path=f"{folder}/nri.sock", pods=[pod for pod, _ in there], containers=[each for _, each in there]
+            socket_path=f"{folder}/nri.sock",
+            pods=[pod for pod, _ in existing],
+            containers=[container for _, container in existing],
         )
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NRI_")}
         began = time.perf_counter()
@@ -112,7 +114,7 @@ class Side:
             words = [*command, socket, f"{folder}/nri.sock"]
             self.process = subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT)
         ready = self._runtime.adaptation.ready([LABEL], PATIENCE_S)
-        times = {"start": self._runtime.asked - began, "Synchronize": time.perf_counter() - self._runtime.asked}
+        times = {"start": self._runtime.asked_at - began, "Synchronize": time.perf_counter() - self._runtime.asked_at}
         self.figures: dict[str, list[float]] = {key: [value * 1e3] for key, value in times.items()}
         if not ready:
             self.close()
@@ -162,20 +164,21 @@ def sides(policy: str, program: str, machine: Path, count: int) -> Iterator[tupl
         folder = Path(name)
         config = folder / "policy.yaml"
         config.write_text(yaml.safe_dump({"apiVersion": "config.nri/v1alpha1", **CONFIGS[policy]}))
-        for each in ("original", "ours"):
-            Path(folder, each).mkdir()
+        for program_name in ("original", "ours"):
+            Path(folder, program_name).mkdir()
         index, title = LABEL.split("-")
-        theirs = [program, "-config-file", str(config), "-host-root", str(machine), "-state-dir", f"{folder}/original",
-                  "-pid-file", f"{folder}/pid", "-nri-plugin-index", index, "-nri-plugin-name", title]  # fmt: skip
-        mine = [sys.executable, "-m", "nri.plugins", policy, "--config", str(config), "--host-root", str(machine),
+        original_argv = [program, "-config-file", str(config), "-host-root", str(machine),
+                         "-state-dir", f"{folder}/original", "-pid-file", f"{folder}/pid",
+                         "-nri-plugin-index", index, "-nri-plugin-name", title]  # fmt: skip
+        argv = [sys.executable, "-m", "nri.plugins", policy, "--config", str(config), "--host-root", str(machine),
                 "--state-dir", f"{folder}/ours", "--idx", index, "--name", title]  # fmt: skip
-        original = Side(theirs, folder / "original", count, "-nri-socket")
+        original = Side(original_argv, folder / "original", count, "-nri-socket")
         try:
-            ours = Side(mine, folder / "ours", count, "--socket-path")
+            side = Side(argv, folder / "ours", count, "--socket-path")
             try:
-                yield original, ours
+                yield original, side
             finally:
-                ours.close()
+                side.close()
         finally:
             original.close()
 
@@ -189,14 +192,16 @@ def measure(policy: str, program: str, machine: Path, count: int, rounds: int) -
                 for side in pair if number % 2 else pair[::-1]:
                     side.life(1000 + number, ("own", "shares", "idle")[number % 3])
         for key in pair[0].figures:
-            taken = [side.figures[key] for side in pair]
-            for name, chosen in (("", 0.5), (" p99", 0.99)) if len(taken[0]) > 1 and "CPU" not in key else (("", 0.5),):
-                for place, numbers in enumerate(taken):
+            figures = [side.figures[key] for side in pair]
+            for name, chosen in (
+                (("", 0.5), (" p99", 0.99)) if len(figures[0]) > 1 and "CPU" not in key else (("", 0.5),)
+            ):
+                for place, numbers in enumerate(figures):
                     figure = statistics.fmean(numbers) if key == LIFE else quantile(numbers, chosen)
                     values.setdefault(key + name, ([], []))[place].append(figure)
     return {
-        key: f"{statistics.median(theirs):.2f}, {statistics.median(ours):.2f}: {ratios(ours, theirs)}"
-        for key, (theirs, ours) in values.items()
+        key: f"{statistics.median(original):.2f}, {statistics.median(present):.2f}: {ratios(present, original)}"
+        for key, (original, present) in values.items()
     }
 
 
@@ -215,12 +220,12 @@ def report(originals: Sequence[str], rounds: int) -> str:
         for name in NEEDED:
             Path(folder, MACHINE, name).parent.mkdir(exist_ok=True)
             Path(folder, MACHINE, name).write_text("0-3\n")
-        for each in originals:
-            policy, _, program = each.partition("=")
+        for original in originals:
+            policy, _, program = original.partition("=")
             if policy not in CONFIGS or not os.access(program, os.X_OK):
-                raise ValueError(f"--original {each}: write topology-aware=PROGRAM or balloons=PROGRAM")
-            found = [measure(policy, program, Path(folder, MACHINE), count, rounds) for count in COUNTS]
-            rows += [[policy, key, *(cells[key] for cells in found)] for key in found[0]]
+                raise ValueError(f"--original {original}: write topology-aware=PROGRAM or balloons=PROGRAM")
+            tables = [measure(policy, program, Path(folder, MACHINE), count, rounds) for count in COUNTS]
+            rows += [[policy, key, *(cells[key] for cells in tables)] for key in tables[0]]
     about = (
         f"{rounds} rounds of {LIVES} containers, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}, "
         f"{platform.machine()}, {os.cpu_count()} cores shared with other work."

@@ -58,14 +58,14 @@ print(done * size)
 
 def decided() -> dict[str, Mapping[str, Pins]]:
     """Where each policy puts the containers on this machine."""
-    found: dict[str, Mapping[str, Pins]] = {UNPINNED: {}}
+    pins_by_arm: dict[str, Mapping[str, Pins]] = {UNPINNED: {}}
     for name, config in CONFIGS.items():
         policy = make_policy(name, Machine.of(TOPOLOGY), config, Choices.DEFAULT)
         policy.create(container("own", 1000))
-        for each in OTHERS:
-            policy.create(container(each, _others_m(), qos="Burstable", namespace="kube-system"))
-        found[name] = policy.pins
-    return found
+        for load in OTHERS:
+            policy.create(container(load, _others_m(), qos="Burstable", namespace="kube-system"))
+        pins_by_arm[name] = policy.pins
+    return pins_by_arm
 
 
 def _others_m() -> int:
@@ -76,30 +76,30 @@ def _others_m() -> int:
 def cgroups(pins: Mapping[str, Pins]) -> Iterator[dict[str, list[Path]]]:
     """A cgroup for each container, with its weight and its pins: where its process is written to."""
     hierarchies, top = detect(Root("/")), f"nri-pinned-{os.getpid()}"
-    writer, made, before = Writer(hierarchies), dict[str, list[Path]](), dict[Path, str]()
-    wanted = {"": 0, "own": 1000, **dict.fromkeys(OTHERS, _others_m())}
+    writer, folders_by_name, before = Writer(hierarchies), dict[str, list[Path]](), dict[Path, str]()
+    requests = {"": 0, "own": 1000, **dict.fromkeys(OTHERS, _others_m())}
     try:
-        for name, cpu_m in wanted.items():
+        for name, cpu_m in requests.items():
             path = f"{top}/{name}".rstrip("/")
             folders = {str(hierarchies.folder(controller, path)) for controller in ("cpu", "cpuset")}
             for folder in folders:
                 Path(folder).mkdir()
-                made.setdefault(name, []).append(Path(folder, "cgroup.procs"))
+                folders_by_name.setdefault(name, []).append(Path(folder, "cgroup.procs"))
                 control = Path(folder).parent / "cgroup.subtree_control"
                 if control.exists():
                     before.setdefault(control, control.read_text())
                     control.write_text("+cpu +cpuset")
-            mine = pins.get(name, Pins())
-            writes = [Write(path, "cpuset.cpus", cpuset.parse(mine.cpus or "") or ALL[0]),
-                      Write(path, "cpuset.mems", cpuset.parse(mine.mems or "") or ALL[1])]  # fmt: skip
+            pinned_to = pins.get(name, Pins())
+            writes = [Write(path, "cpuset.cpus", cpuset.parse(pinned_to.cpus or "") or ALL[0]),
+                      Write(path, "cpuset.mems", cpuset.parse(pinned_to.mems or "") or ALL[1])]  # fmt: skip
             if cpu_m:
                 writes.append(Write(path, "cpu.shares", cpu_shares(Fraction(cpu_m, 1000))))
             for result in writer.write_all(writes):
                 if result.outcome not in (Outcome.APPLIED, Outcome.UNCHANGED):
                     raise OSError(f"{path}: {result}")
-        yield made
+        yield folders_by_name
     finally:
-        for files in reversed(made.values()):
+        for files in reversed(folders_by_name.values()):
             for file in files:
                 file.parent.rmdir()
         for control, names in before.items():
@@ -123,15 +123,15 @@ def copying(files: Sequence[Path], size: int, seconds: float) -> Iterator[subpro
 def rate(size: int, pins: Mapping[str, Pins], seconds: float) -> float:
     """The GiB that the program copies in a second, beside the others."""
     with contextlib.ExitStack() as stack:
-        made = stack.enter_context(cgroups(pins))
-        noise = [stack.enter_context(copying(made[name], 128 << 20, 10 * seconds)) for name in OTHERS]
-        own = stack.enter_context(copying(made["own"], size, seconds))
-        for program in (*noise, own):
+        folders = stack.enter_context(cgroups(pins))
+        noise = [stack.enter_context(copying(folders[name], 128 << 20, 10 * seconds)) for name in OTHERS]
+        copier = stack.enter_context(copying(folders["own"], size, seconds))
+        for program in (*noise, copier):
             assert program.stdin is not None
             program.stdin.write("\n")
             program.stdin.flush()
-        said, _ = own.communicate()
-    return int(said) / seconds / (1 << 30)
+        output, _ = copier.communicate()
+    return int(output) / seconds / (1 << 30)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -143,16 +143,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and the page about placement")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # programs and cgroups go
-    arms, found = decided(), dict[tuple[str, str], list[float]]()
+    arms, rates = decided(), dict[tuple[str, str], list[float]]()
     for _ in range(chosen.rounds):
         for program, size in PROGRAMS.items():
             for arm, pins in arms.items():
-                found.setdefault((program, arm), []).append(rate(size, pins, chosen.seconds))
+                rates.setdefault((program, arm), []).append(rate(size, pins, chosen.seconds))
     rows, drawn = [], []
     for program in PROGRAMS:
-        plain = statistics.median(found[program, UNPINNED])
+        plain = statistics.median(rates[program, UNPINNED])
         for arm in arms:
-            values = sorted(found[program, arm])
+            values = sorted(rates[program, arm])
             middle = statistics.median(values)
             where = arms[arm].get("own", Pins()).cpus or cpuset.to_text(CPUS)
             rows.append(

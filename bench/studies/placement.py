@@ -43,10 +43,10 @@ def _machine(cpus: int):
 def filled(name: str, cpus: int, count: int) -> Policy:
     """A policy that has placed so many containers."""
     policy = POLICIES[name](cpus)
-    own = min(count // 10, cpus // 4)
+    exclusive = min(count // 10, cpus // 4)
     share_m = min(100, 250 * cpus // count)
     for number in range(count):
-        if number < own:
+        if number < exclusive:
             policy.create(container(f"own-{number}", 1000))
         else:
             policy.create(container(f"c{number}", share_m * (number % 2), qos="Burstable" if number % 2 else ""))
@@ -55,14 +55,14 @@ def filled(name: str, cpus: int, count: int) -> Policy:
 
 def decision_ms(policy: Policy, make: Callable[[], Container], rounds: int) -> float:
     """The median processor time of one creation, in milliseconds."""
-    taken = []
+    durations = []
     for _ in range(rounds):
         one = make()
         began = time.process_time()
         policy.create(one)
-        taken.append(time.process_time() - began)
+        durations.append(time.process_time() - began)
         policy.release(one.id)
-    return 1000 * statistics.median(taken)
+    return 1000 * statistics.median(durations)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -83,8 +83,8 @@ def main(arguments: Sequence[str]) -> int:
             for count in COUNTS:
                 policy = filled(name, cpus, count)
                 shared = decision_ms(policy, lambda: container("more", 10, qos="Burstable"), options.rounds or 25)
-                own = decision_ms(policy, lambda: container("own-more", 1000), options.rounds or 25)
-                row.append(f"{shared:.2f}, {own:.2f}")
+                exclusive_ms = decision_ms(policy, lambda: container("own-more", 1000), options.rounds or 25)
+                row.append(f"{shared:.2f}, {exclusive_ms:.2f}")
             rows.append(row)
     print(table(["policy", "CPUs", *(f"{count} containers, ms" for count in COUNTS)], rows))
     return 0

@@ -57,7 +57,7 @@ def names() -> list[str]:
 
 def labels(name: str, index: str) -> list[str]:
     """What a plugin registers as."""
-    return [f"{each}-{name}" for each in INDICES.get(name, (index,))]
+    return [f"{number}-{name}" for number in INDICES.get(name, (index,))]
 
 
 def words(name: str, folder: str) -> list[str]:
@@ -86,18 +86,18 @@ class Started:
         runtime: where it connects.
     """
 
-    def __init__(self, command: Sequence[str], wanted: Sequence[str], runtime: FakeRuntime) -> None:
+    def __init__(self, command: Sequence[str], plugins: Sequence[str], runtime: FakeRuntime) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NRI_")}
         began = time.perf_counter()
         self.process = subprocess.Popen(
             [*command, "--socket-path", runtime.socket_path, "--log-level", "error"], env=environment
         )
-        active = runtime.adaptation.ready(list(wanted), PATIENCE_S)
+        active = runtime.adaptation.ready(list(plugins), PATIENCE_S)
         self.start_ms = (time.perf_counter() - began) * 1e3
         self.cpu_ms = cpu_ms(self.process.pid)
         if not active:
             self.stop()
-            raise RuntimeError(f"{' '.join(command)}: {', '.join(wanted)} did not become active")
+            raise RuntimeError(f"{' '.join(command)}: {', '.join(plugins)} did not become active")
 
     def sample(self) -> Sample:
         """Read its memory, a moment after its start."""
@@ -142,19 +142,19 @@ def side_by_side(folder: str) -> Sample:
             running.append(Started(command, labels(name, index), runtime))
             stack.callback(running[-1].stop)
         time.sleep(QUIET_S)
-        samples = [each.sample() for each in running]
+        samples = [program.sample() for program in running]
         return Sample(*(sum(column) for column in zip(*samples, strict=True)))
 
 
 def together(folder: str) -> Sample:
     """All plugins in one process."""
     with runtime_in(folder) as runtime:
-        command, wanted = [sys.executable, "-m", "nri", "run"], []
+        command, plugin_names = [sys.executable, "-m", "nri", "run"], []
         for place, name in enumerate(names()):
             index = f"{10 + place}"
             command += [f"{index}-{name}", *words(name, folder)]
-            wanted += labels(name, index)
-        started = Started(command, wanted, runtime)
+            plugin_names += labels(name, index)
+        started = Started(command, plugin_names, runtime)
         try:
             time.sleep(QUIET_S)
             return started.sample()
@@ -164,29 +164,29 @@ def together(folder: str) -> Sample:
 
 def measure(rounds: int) -> dict[str, list[Sample]]:
     """All rounds, interleaved."""
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     apart, one = "all, each in its own process", "all in one process"
     for number in range(rounds):
         with tempfile.TemporaryDirectory(prefix="nri-bench-") as folder:
             Path(folder, "hooks.d").mkdir()
             for name in names():
-                found.setdefault(name, []).append(alone(name, folder))
-            found.setdefault(apart, []).append(side_by_side(folder))
-            found.setdefault(one, []).append(together(folder))
+                samples.setdefault(name, []).append(alone(name, folder))
+            samples.setdefault(apart, []).append(side_by_side(folder))
+            samples.setdefault(one, []).append(together(folder))
         sys.stderr.write(f"round {number + 1} of {rounds}\n")
-    return found
+    return samples
 
 
-def written(found: Mapping[str, Sequence[Sample]]) -> str:
+def written(samples_by_name: Mapping[str, Sequence[Sample]]) -> str:
     """The table."""
     head = ["plugin", "start, ms", "processor, ms", "RSS, MiB", "PSS, MiB", "threads"]
     rows = []
-    for name, samples in found.items():
+    for name, samples in samples_by_name.items():
         start, cpu, rss, pss, threads = (list(column) for column in zip(*samples, strict=True))
         mib = [[value / 1024 for value in values] for values in (rss, pss)]
         cells = [_cell(start, 0), _cell(cpu, 0), _cell(mib[0], 1), _cell(mib[1], 1)]
         rows.append([name, *cells, f"{statistics.median(threads):.0f}"])
-    rounds = len(next(iter(found.values())))
+    rounds = len(next(iter(samples_by_name.values())))
     kernel = platform.release().partition("-")[0]
     about = (
         f"{rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}, "
@@ -203,8 +203,8 @@ def _cell(values: list[float], digits: int) -> str:
 
 def write(text: str) -> None:
     """Put the table into RESULTS.md."""
-    before, _, rest = RESULTS.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, tail = RESULTS.read_text().partition(BEGIN)
+    _, _, after = tail.partition(END)
     RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 

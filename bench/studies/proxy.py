@@ -79,7 +79,7 @@ class Kubelet:
         self._pods: list[tuple[Pod, str]] = []
         self.calls = 0
 
-    def rest(self, seconds: float) -> None:
+    def stay_at_rest(self, seconds: float) -> None:
         """Make the calls of so many seconds, each at its time."""
         began = time.monotonic()
         queue = [(began + every * number / len(EVERY_S), number) for number, (_, every, _) in enumerate(EVERY_S)]
@@ -129,8 +129,8 @@ class RealKubelet:
     def calls(self) -> float:
         """How many calls of its runtime it has made, by its own metrics."""
         families = text_string_to_metric_families(self._kubelet.client.get("/metrics"))
-        samples = [each for family in families for each in family.samples if each.name == _OPERATIONS]
-        return sum(each.value for each in samples)
+        samples = [sample for family in families for sample in family.samples if sample.name == _OPERATIONS]
+        return sum(sample.value for sample in samples)
 
     def make(self, count: int) -> None:
         """Run so many pods, of a container each."""
@@ -140,7 +140,7 @@ class RealKubelet:
     def look(self) -> None:
         """It does that by itself, at once."""
 
-    def rest(self, seconds: float) -> None:
+    def stay_at_rest(self, seconds: float) -> None:
         """Let it be."""
         time.sleep(seconds)
 
@@ -150,7 +150,7 @@ class RealKubelet:
 
 
 class Rest:
-    """Processor time of a proxy at rest.
+    """Processor time of a proxy at at_rest.
 
     Attributes:
         cpu_ms: milliseconds a second, round by round.
@@ -165,23 +165,23 @@ class Rest:
         self.mib = (0.0, 0.0)
 
     def measure(self, proxied: Proxied, caller: Kubelet | RealKubelet, rounds: int, seconds: float) -> None:
-        """Have a kubelet look at what is there, and rest."""
+        """Have a kubelet look at what is there, and at_rest."""
         used = process_ms(proxied.pid)
         caller.look()
         self.look_ms = process_ms(proxied.pid) - used
-        caller.rest(SETTLE_S)
+        caller.stay_at_rest(SETTLE_S)
         for _ in range(rounds):
-            used, made = process_ms(proxied.pid), caller.calls
-            caller.rest(seconds)
+            used, calls = process_ms(proxied.pid), caller.calls
+            caller.stay_at_rest(seconds)
             self.cpu_ms.append((process_ms(proxied.pid) - used) / seconds)
-            self.calls = (caller.calls - made) / seconds
+            self.calls = (caller.calls - calls) / seconds
         resident, proportional = memory(proxied.pid)
         self.mib = resident / 1024, proportional / 1024
 
 
 def measure(options: argparse.Namespace) -> dict[int, Rest]:
     """Rest without pods, and with all; by their number."""
-    found = {count: Rest() for count in (0, options.pods)}
+    rests = {count: Rest() for count in (0, options.pods)}
     with ExitStack() as stack:
         runtime: Containerd | Engine
         if options.runtime == "engine":
@@ -196,16 +196,16 @@ def measure(options: argparse.Namespace) -> dict[int, Rest]:
         proxied.start()
         caller = RealKubelet(proxied) if options.kubelet else Kubelet(proxied)
         stack.callback(caller.close)
-        for count, rest in found.items():
+        for count, at_rest in rests.items():
             caller.make(count)
-            rest.measure(proxied, caller, options.rounds, options.seconds)
-            _say(f"{count} pods: {cell(rest.cpu_ms)} ms a second")
+            at_rest.measure(proxied, caller, options.rounds, options.seconds)
+            _say(f"{count} pods: {cell(at_rest.cpu_ms)} ms a second")
         caller.close()
         runtime.cri.remove_all()
-    return found
+    return rests
 
 
-def page(options: argparse.Namespace, found: dict[int, Rest]) -> str:
+def page(options: argparse.Namespace, rests: dict[int, Rest]) -> str:
     """The text of the table."""
     about = (
         f"{options.rounds} rounds of {options.seconds:g} s, {time.strftime('%Y-%m-%d')}, "
@@ -217,12 +217,12 @@ def page(options: argparse.Namespace, found: dict[int, Rest]) -> str:
     rows = [
         [
             str(count),
-            f"{rest.calls:.1f}",
-            cell(rest.cpu_ms),
-            f"{rest.look_ms:.0f}" if rest.look_ms else "",
-            *(f"{mib:.1f}" for mib in rest.mib),
+            f"{at_rest.calls:.1f}",
+            cell(at_rest.cpu_ms),
+            f"{at_rest.look_ms:.0f}" if at_rest.look_ms else "",
+            *(f"{mib:.1f}" for mib in at_rest.mib),
         ]
-        for count, rest in found.items()
+        for count, at_rest in rests.items()
     ]
     return f"{about}\n\n{table(head, rows)}\n"
 
@@ -238,11 +238,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="put the table into bench/RESULTS.md")
     options = parser.parse_args(arguments)
     try:
-        found = measure(options)
+        rests = measure(options)
     except MissingError as error:
         _say(f"bench: error: {error}")
         return 2
-    text = page(options, found)
+    text = page(options, rests)
     print(text)
     if options.write:
         put("proxy under a kubelet" if options.kubelet else "proxy", text)

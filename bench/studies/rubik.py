@@ -103,7 +103,7 @@ class Arm(NamedTuple):
     """What was measured: milliseconds of the probe, and CPUs or MiB in a second of the load."""
 
     took_ms: list[float]
-    done: float
+    load_rate: float
 
     def p(self, percent: int) -> float:
         """A percentile of the probe."""
@@ -122,8 +122,8 @@ class Bench:
 
     def disk(self) -> str:
         """The numbers of the disk that the file is on."""
-        found = os.stat(self.file).st_dev
-        number = f"{os.major(found)}:{os.minor(found)}"
+        device = os.stat(self.file).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
         above = Path(f"/sys/dev/block/{number}").resolve().parent / "dev"
         return above.read_text().strip() if above.exists() else number
 
@@ -131,14 +131,14 @@ class Bench:
     def agent(self, blocks: Mapping[str, Any]) -> Iterator[AgentProgram]:
         """An agent with these services."""
         self.configure(blocks)
-        made = AgentProgram(self.node, "nri,standalone", pods="nri")
+        program = AgentProgram(self.node, "nri,standalone", pods="nri")
         gates = "".join(f"{name} = true\n" for name in blocks)
-        text = made.settings_file.read_text().replace("/nowhere", str(self.node.daemon.cri_socket))
+        text = program.settings_file.read_text().replace("/nowhere", str(self.node.daemon.cri_socket))
         text = re.sub(r"(?m)^interval = .*\n", "", text)  # the usual pauses, not those of tests
-        made.settings_file.write_text(f'profile = "rubik"\n{text}\n[gates]\n{gates}')
-        with made:
-            yield made
-            made.stop()
+        program.settings_file.write_text(f'profile = "rubik"\n{text}\n[gates]\n{gates}')
+        with program:
+            yield program
+            program.stop()
 
     def configure(self, blocks: Mapping[str, Any]) -> None:
         """Give the agent rubik's file."""
@@ -170,13 +170,13 @@ class Bench:
                     reader = inside(load, [sys.executable, "-c", READER, str(self.file)])
                     stack.callback(_end, reader)
             time.sleep(_SETTLE_S)
-            before = self.done(load, case.disk)
+            before = self.load_done(load, case.disk)
             words = [str(self.seconds), str(case.loops), str(case.pause_s), str(self.file) if case.disk else ""]
             text = inside(folder, [sys.executable, "-c", PROBE, *words]).communicate(timeout=self.seconds + 60)[0]
-            done = (self.done(load, case.disk) - before) / self.seconds
-            return Arm([each * 1e3 for each in json.loads(text)], done)
+            rate = (self.load_done(load, case.disk) - before) / self.seconds
+            return Arm([duration * 1e3 for duration in json.loads(text)], rate)
 
-    def done(self, folder: str, disk: bool) -> float:
+    def load_done(self, folder: str, disk: bool) -> float:
         """Seconds of CPU that a cgroup has used, or the MiB that it has read."""
         if not folder:
             return 0.0
@@ -184,9 +184,9 @@ class Bench:
             use = host.cgroup_usage(host.detect(host.Root("/")), folder, processor_only=True)
             return (use.cpu_ns or 0) / 1e9
         for top in files.tops():
-            found = top / folder / "blkio.throttle.io_service_bytes_recursive"
-            if found.exists():
-                rows = (line.split() for line in found.read_text().splitlines())
+            file = top / folder / "blkio.throttle.io_service_bytes_recursive"
+            if file.exists():
+                rows = (line.split() for line in file.read_text().splitlines())
                 return sum(int(row[2]) for row in rows if len(row) == 3 and row[1] == "Read") / (1 << 20)
         return 0.0
 
@@ -223,13 +223,13 @@ def quota_of(folder: str) -> Callable[[], int]:
     writer = host.Writer(host.detect(host.Root("/")), refresh_s=0)
 
     def read() -> int:
-        found = writer.read(folder, "cpu.cfs_quota")
-        return found if isinstance(found, int) else 0
+        quota = writer.read(folder, "cpu.cfs_quota")
+        return quota if isinstance(quota, int) else 0
 
     return read
 
 
-def _gone(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
@@ -248,14 +248,14 @@ class Turbo(NamedTuple):
     back_s: float
 
     @property
-    def most(self) -> float:
+    def maximum(self) -> float:
         """The highest quota as a share of the limit."""
         return max(share for _, share in self.quotas)
 
     def row(self) -> list[str]:
         """Of the table."""
         limit = f"{_TURBO_US / PERIOD_US:g}"
-        return [limit, *(f"{each:.2f}" for each in self.used), f"{self.most:.2f}", f"{self.back_s * 1e3:.0f} ms"]
+        return [limit, *(f"{cpus:.2f}" for cpus in self.used), f"{self.maximum:.2f}", f"{self.back_s * 1e3:.0f} ms"]
 
 
 def turbo(bench: Bench) -> Turbo:
@@ -264,12 +264,12 @@ def turbo(bench: Bench) -> Turbo:
     It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
     it has rested for as long as it is remembered, because what it had more of before it gets less of later.
     """
-    used, found = [], list[tuple[float, float]]()
+    used, quotas = [], list[tuple[float, float]]()
     full_s, back = 0.0, float("inf")
     for on in (False, True):
         with contextlib.ExitStack() as stack:
-            rest = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
-            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, rest, _TURBO_US)
+            sleeper = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
+            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, sleeper, _TURBO_US)
             began = time.monotonic() + _REST_S
             stack.callback(bench.node.remove_pod, pod)
             full = threading.Event()
@@ -277,22 +277,22 @@ def turbo(bench: Bench) -> Turbo:
                 full = stack.enter_context(_numbers(bench.node))
                 stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
             time.sleep(began - time.monotonic())
-            before, quota = bench.done(folder, disk=False), quota_of(folder)
-            _watch(quota, began, _BURST_S, found if on else [])
-            used.append((bench.done(folder, disk=False) - before) / _BURST_S)
+            before, quota = bench.load_done(folder, disk=False), quota_of(folder)
+            _watch(quota, began, _BURST_S, quotas if on else [])
+            used.append((bench.load_done(folder, disk=False) - before) / _BURST_S)
             if on:
                 high, full_s = quota(), time.monotonic() - began
                 full.set()
-                _watch(quota, began, full_s + 2, found)
-                fell = [at for at, share in found if at > full_s and share < high / _TURBO_US]
+                _watch(quota, began, full_s + 2, quotas)
+                fell = [at for at, share in quotas if at > full_s and share < high / _TURBO_US]
                 back = fell[0] - full_s if fell else back
-    return Turbo((used[0], used[1]), found, full_s, back)
+    return Turbo((used[0], used[1]), quotas, full_s, back)
 
 
-def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[tuple[float, float]]) -> None:
+def _watch(quota: Callable[[], int], began: float, until_s: float, quotas: list[tuple[float, float]]) -> None:
     """Note the quota of a cgroup as a share of its limit until so long after the begin."""
     while (at := time.monotonic() - began) < until_s:
-        found.append((at, quota() / _TURBO_US))
+        quotas.append((at, quota() / _TURBO_US))
         time.sleep(0.01)
 
 
@@ -344,7 +344,7 @@ def _overwrite(path: Path, text: str) -> None:
 
 def evictions(bench: Bench) -> dict[str, float]:
     """By service the seconds from the moment at which its mark is crossed to the end of the victim's process."""
-    found = {}
+    victims = {}
     # Of two seconds one has to be in use as a whole until the average is at the mark.
     blocks = {"cpuevict": ({"threshold": 50, "windows": 2}, 1.0), "memoryevict": ({"threshold": 90}, 0.0)}
     for name, (block, later_s) in blocks.items():
@@ -355,11 +355,11 @@ def evictions(bench: Bench) -> dict[str, float]:
             stack.callback(bench.node.remove_pod, pod)
             pid = bench.node.pid(folder.rpartition("/")[2])
             time.sleep(4)
-            if _gone(pid):
+            if _has_ended(pid):
                 raise RuntimeError(f"{name} has evicted before the mark was crossed")
             full.set()
-            found[name] = until(functools.partial(_gone, pid)) - later_s
-    return found
+            victims[name] = until(functools.partial(_has_ended, pid)) - later_s
+    return victims
 
 
 def cost(bench: Bench, pods: int) -> list[list[str]]:
@@ -372,19 +372,19 @@ def cost(bench: Bench, pods: int) -> list[list[str]]:
 
     rows = []
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(make, range(pods)))
-        folders = [folder for _, several in made for folder in several]
+        created = list(pool.map(make, range(pods)))
+        folders = [folder for _, several in created for folder in several]
         try:
             root = host.Root("/")
-            held = [ProcessorFiles(host.detect(root), root, folder) for folder in folders]
+            writers = [ProcessorFiles(host.detect(root), root, folder) for folder in folders]
             took = []
             for _ in range(21):
                 begin = time.thread_time()
-                for each in held:
-                    each.read()
+                for writer_ in writers:
+                    writer_.read()
                 took.append((time.thread_time() - begin) * 1e3)
-            for each in held:
-                each.close()
+            for writer_ in writers:
+                writer_.close()
             for pause in (1000, 100):
                 with bench.agent(every_service(pause)) as agent:
                     time.sleep(5)
@@ -396,7 +396,7 @@ def cost(bench: Bench, pods: int) -> list[list[str]]:
                         [f"{pause} ms", f"{share:.1f} %", f"{size:.0f} MiB", f"{statistics.median(took):.1f} ms"]
                     )
         finally:
-            list(pool.map(lambda each: bench.node.remove_pod(each[0]), made))
+            list(pool.map(lambda writer_: bench.node.remove_pod(writer_[0]), created))
     return rows
 
 
@@ -439,7 +439,7 @@ def latency(bench: Bench, rounds: int, say: Callable[[str], None]) -> dict[str, 
             for arm in (ALONE, WITH) if case.quota else (ALONE, WITHOUT, WITH):
                 last = bench.arm(case, arm)
                 measured.setdefault(name, {}).setdefault(arm, []).append(last)
-                say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.done:.2f}")
+                say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.load_rate:.2f}")
     return measured
 
 
@@ -449,7 +449,7 @@ def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]
     if "latency" in parts:
         arms = latency(bench, chosen.rounds, say)
         texts.append(latencies(arms))
-        pictures |= {name: _bars(name, found) for name, found in arms.items()}
+        pictures |= {name: _bars(name, arm_values) for name, arm_values in arms.items()}
     if "quotaTurbo" in parts:
         burst = turbo(bench)
         head = ["limit, CPUs", "used in a burst without", "with", "most quota / limit", "falls after the node is full"]
@@ -477,22 +477,25 @@ def latencies(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
     """The table of probes and of what the offline load got done."""
     rows = []
     for name, arms in measured.items():
-        for arm, found in arms.items():
-            one = Arm([each for one in found for each in one.took_ms], statistics.median(one.done for one in found))
+        for arm, rounds in arms.items():
+            one = Arm(
+                [duration for one in rounds for duration in one.took_ms],
+                statistics.median(one.load_rate for one in rounds),
+            )
             unit = "MiB/s" if name == "ioLimit" else "CPUs"
-            done = f"{one.done:.2f} {unit}" if one.done else "-"
-            rows.append([name, arm, f"{one.p(50):.2f}", f"{one.p(99):.2f}", done])
+            rate = f"{one.load_rate:.2f} {unit}" if one.load_rate else "-"
+            rows.append([name, arm, f"{one.p(50):.2f}", f"{one.p(99):.2f}", rate])
     return table(["service", "online container", "p50, ms", "p99, ms", "offline load"], rows)
 
 
 def _bars(name: str, arms: Mapping[str, list[Arm]]) -> str:
     """The picture of a probe's p99 and p50."""
     colours = {ALONE: PLAIN, WITHOUT: WORSE, WITH: OURS}
-    pooled = {arm: Arm([each for one in found for each in one.took_ms], 0) for arm, found in arms.items()}
+    pooled = {arm: Arm([duration for one in rounds for duration in one.took_ms], 0) for arm, rounds in arms.items()}
     rows = [
-        (f"p{percent}, {arm}", found.p(percent), f"{found.p(percent):.2f} ms", colours[arm])
+        (f"p{percent}, {arm}", rounds.p(percent), f"{rounds.p(percent):.2f} ms", colours[arm])
         for percent in (99, 50)
-        for arm, found in pooled.items()
+        for arm, rounds in pooled.items()
     ]
     return bars(f"{name}: a piece of work in an online container", rows)
 

@@ -31,9 +31,9 @@ def _memory() -> str:
     """Memory runs short for a while."""
     walk, free, high = MemoryHigh(100), Points(), Points()
     for place in range(60):
-        left = 5 if 6 <= place < 9 else 30
-        walk.read(left)
-        free.append((place * INTERVAL_S, left / 100))
+        free_percent = 5 if 6 <= place < 9 else 30
+        walk.read(free_percent)
+        free.append((place * INTERVAL_S, free_percent / 100))
         high.append((place * INTERVAL_S, walk.high / 100))
     title = f"dynMemory: parts of the node's memory {_SAID}"
     return line(title, {"memory.high": high, "free": free}, {"memory runs short": 6.0 * INTERVAL_S})
@@ -41,14 +41,14 @@ def _memory() -> str:
 
 def _psi() -> str:
     """Three offline pods come, each of which makes an online one wait 4 % of the time more."""
-    block, waits, left, avg10 = psi.Block(["cpu"]), Points(), 0, 0.0
+    block, waits, remaining, avg10 = psi.Block(["cpu"]), Points(), 0, 0.0
     evicted: dict[str, float] = {}
     for second in range(121):
-        left = 3 if second == 15 else left
-        avg10 += (1 + 4 * left - avg10) / 10
+        remaining = 3 if second == 15 else remaining
+        avg10 += (1 + 4 * remaining - avg10) / 10
         waits.append((second, avg10 / block.avg10threshold))
         if second % block.interval == 0 and psi.pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
-            left -= 1
+            remaining -= 1
             evicted[f"eviction {len(evicted) + 1}"] = float(second)
     title = f"psi: the wait of an online pod, in thresholds {_SAID}"
     return line(title, {"avg10 of cpu.pressure": waits}, {"three offline pods": 15.0, **evicted})
@@ -56,11 +56,11 @@ def _psi() -> str:
 
 def _cost() -> str:
     """An online pod and an offline one want all of a disk; the kernel shares it by their weights."""
-    ours, theirs = io_cost.weight(offline=False), io_cost.weight(offline=True)
+    online, offline = io_cost.weight(offline=False), io_cost.weight(offline=True)
     rows = []
     for arm, weights, colour in (
         ("equal weights", (io_cost.DEFAULT_WEIGHT,) * 2, PLAIN),
-        ("ioCost", (ours, theirs), OURS),
+        ("ioCost", (online, offline), OURS),
     ):
         for who, weight in zip(("online", "offline"), weights, strict=True):
             part = 100 * weight / sum(weights)
@@ -94,11 +94,11 @@ def _cpi() -> str:
     limited: dict[str, float] = {}
     for second in range(0, 3001, 60):
         cpus = 0.0 if not 600 <= second < 2400 else cpi.LIMITED_US / 100_000 if second < until else 2.0
-        found = 1.0 + 0.25 * cpus
-        cpi.add(pod.cpi, second * _S, found)
+        value = 1.0 + 0.25 * cpus
+        cpi.add(pod.cpi, second * _S, value)
         cpi.add(pod.cpu, second * _S, 1.0)
         cpi.add(suspect, second * _S, cpus)
-        needs.append((second, found))
+        needs.append((second, value))
         used.append((second, cpus))
         if second % 300 == 0 and cpi.antagonists([pod], {"offline": suspect}, second * _S):
             until = second + 300

@@ -29,7 +29,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, str, str]]) -> str:
 
 def line(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], moments: Mapping[str, float]) -> str:
     """Values over seconds, from 0 on, as steps; moments are upright lines with a word."""
-    every = [each for points in lines.values() for each in points]
+    every = [point for points in lines.values() for point in points]
     right, top = max(x for x, _ in every), max(1.0, *(y for _, y in every))
     across, down = _WIDTH - 90, 180
 

@@ -48,21 +48,21 @@ class Lives(nri.Plugin):
 
 def record(folder: Path, events: int, plugins: int, *, redact: bool) -> int:
     """Record lives of containers until there are so many events; how many there are. Not faster than can be written."""
-    done = 0
+    recorded = 0
     with Recorder(folder, redact=redact) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         for number in range(plugins):
             runtime.add(Lives(number), f"{number:02}")
-        while done < events:
-            pod = make_pod(id=f"p{done:063}", name=f"web-{done % 50}", namespace="shop")
+        while recorded < events:
+            pod = make_pod(id=f"p{recorded:063}", name=f"web-{recorded % 50}", namespace="shop")
             env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "HOSTNAME": pod.name, "PORT": "80"}
-            made = make_container(id=f"c{done:063}", name="app", env=env, memory_limit=64 << 20)
-            runtime.create_container(pod, made)
+            container = make_container(id=f"c{recorded:063}", name="app", env=env, memory_limit=64 << 20)
+            runtime.create_container(pod, container)
             for life in ("post_create", "start", "post_start", "stop", "remove"):
-                getattr(runtime, f"{life}_container")(pod, made)
-            done += 6
-            if done % 600 == 0:
+                getattr(runtime, f"{life}_container")(pod, container)
+            recorded += 6
+            if recorded % 600 == 0:
                 time.sleep(0.2)
-    return done
+    return recorded
 
 
 def multiply(folder: Path, times: int) -> None:
@@ -87,22 +87,22 @@ def size() -> None:
     for redact in (True, False):
         with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
             events = record(Path(name), 12_000, PLUGINS, redact=redact)
-            there = sum(each.stat().st_size for each in Path(name).iterdir())
-        kept = "replaced" if redact else "kept"
-        print(f"size, values {kept}: {there / events * 1000 / (1 << 20):.3f} MiB a thousand events, {PLUGINS} plugins")
+            total = sum(file.stat().st_size for file in Path(name).iterdir())
+        mode = "replaced" if redact else "kept"
+        print(f"size, values {mode}: {total / events * 1000 / (1 << 20):.3f} MiB a thousand events, {PLUGINS} plugins")
 
 
 def replay() -> None:
     """Events a second."""
     with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
         events = record(Path(name), 30_000, 1, redact=False)
-        with Replay(name) as again:
-            again.add(Lives(0), "00")
+        with Replay(name) as session:
+            session.add(Lives(0), "00")
             began, cpu = time.monotonic(), time.process_time()
-            left = again.differences()
+            differences = session.differences()
             took, cpu = time.monotonic() - began, time.process_time() - cpu
     rates = f"{events / took:,.0f} events/s, {events / cpu:,.0f} a second of processor time"
-    print(f"replay: {rates}, 1 plugin; {len(left)} differ or are missing")
+    print(f"replay: {rates}, 1 plugin; {len(differences)} differ or are missing")
 
 
 _OPENING = """
@@ -130,8 +130,8 @@ def opening() -> None:
     with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
         events = 100 * record(Path(name), 10_000, 1, redact=False)
         multiply(Path(name), 100)
-        done = subprocess.run([sys.executable, "-c", _OPENING, name], stdout=subprocess.PIPE, text=True, check=True)
-        it: dict[str, Any] = json.loads(done.stdout)
+        process = subprocess.run([sys.executable, "-c", _OPENING, name], stdout=subprocess.PIPE, text=True, check=True)
+        it: dict[str, Any] = json.loads(process.stdout)
     print(
         f"open, {events:,} events: first page after {it['s']:.2f} s with {it['mib']:.0f} MiB; "
         f"all sums after {it['whole_s']:.0f} s, {it['peak_mib']:.0f} MiB at most"

@@ -29,12 +29,12 @@ def main() -> None:
 
 def _accept(listener: socket.socket, port: int, round_trip_s: float) -> None:
     while True:
-        near, _ = listener.accept()
-        far = socket.create_connection(("127.0.0.1", port))
-        for sock in (near, far):
+        client, _ = listener.accept()
+        server = socket.create_connection(("127.0.0.1", port))
+        for sock in (client, server):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _pipe(near, far, round_trip_s / 2, round_trip_s)
-        _pipe(far, near, round_trip_s / 2, 0.0)
+        _pipe(client, server, round_trip_s / 2, round_trip_s)
+        _pipe(server, client, round_trip_s / 2, 0.0)
 
 
 def _pipe(source: socket.socket, target: socket.socket, delay_s: float, first_s: float) -> None:
@@ -56,8 +56,8 @@ def _pipe(source: socket.socket, target: socket.socket, delay_s: float, first_s:
         with contextlib.suppress(OSError):
             while True:
                 due, data = waiting.get()
-                if (left := due - time.perf_counter()) > 0:
-                    time.sleep(left)
+                if (remaining_s := due - time.perf_counter()) > 0:
+                    time.sleep(remaining_s)
                 if not data:
                     target.shutdown(socket.SHUT_WR)
                     return

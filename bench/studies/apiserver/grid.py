@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from bench.studies.apiserver import tables, views
-from bench.studies.apiserver.tables import Cell, Taken
+from bench.studies.apiserver.tables import Cell, ViewCost
 from bench.studies.apiserver.turns import in_turns
 from bench.studies.apiserver.views import INFORMER, INFORMER_LIST, LISTED, READY, Lists, Way, synchronized
 from bench.studies.cluster import NODE_PODS, PODS, Api, Json, Place
@@ -40,11 +40,11 @@ _NAME = "main"
 
 def cells() -> list[Cell]:
     """All places, in the order in which pods are made for them."""
-    near = [
-        Cell(pods, each, size) for size in ANNOTATIONS for each in CONTAINERS_EACH for pods in PODS_EACH
+    local_cells = [
+        Cell(pods, containers, size) for size in ANNOTATIONS for containers in CONTAINERS_EACH for pods in PODS_EACH
     ]  # fewest new pods in a row
-    far = [Cell(pods, 1, ANNOTATIONS[1], ms) for pods in (1, *PODS_EACH) for ms in DISTANCES_MS]
-    return near + far
+    distant_cells = [Cell(pods, 1, ANNOTATIONS[1], ms) for pods in (1, *PODS_EACH) for ms in DISTANCES_MS]
+    return local_cells + distant_cells
 
 
 def _id(*words: object) -> str:
@@ -56,14 +56,14 @@ def manifest(number: int, cell: Cell) -> Json:
     mounts = [{"name": f"volume-{i}", "mountPath": f"/mnt/volume-{i}"} for i in range(_VOLUMES)]
     containers = [
         {
-            "name": f"{_NAME}-{each}",
+            "name": f"{_NAME}-{index}",
             "image": "registry.example.com/bench/server:v1.2.3",
             "args": ["/usr/bin/bench-server", "--listen=:8080", "--verbose"],
             "env": [{"name": f"BENCH_VARIABLE_{i:02}", "value": f"value-of-{i:02}"} for i in range(_ENV)],
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}},
             "volumeMounts": mounts,
         }
-        for each in range(cell.containers)
+        for index in range(cell.containers)
     ]
     return {
         "apiVersion": "v1",
@@ -88,16 +88,16 @@ def status(number: int, cell: Cell) -> Json:
     kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     rows = [
         {
-            "name": f"{_NAME}-{each}",
+            "name": f"{_NAME}-{index}",
             "image": "registry.example.com/bench/server:v1.2.3",
             "imageID": f"registry.example.com/bench/server@sha256:{_id('image')}",
-            "containerID": f"containerd://{_id(number, each)}",
+            "containerID": f"containerd://{_id(number, index)}",
             "ready": True,
             "started": True,
             "restartCount": 0,
             "state": {"running": {"startedAt": now}},
         }
-        for each in range(cell.containers)
+        for index in range(cell.containers)
     ]
     address = f"10.128.3.{number % 250 + 1}"
     return {
@@ -114,7 +114,7 @@ def status(number: int, cell: Cell) -> Json:
     }
 
 
-def told(pods: Sequence[Json], cell: Cell) -> m.SynchronizeRequest:
+def runtime_state(pods: Sequence[Json], cell: Cell) -> m.SynchronizeRequest:
     """The same pods as a runtime reports them by NRI."""
     request = m.SynchronizeRequest()
     for number, item in enumerate(pods):
@@ -127,11 +127,11 @@ def told(pods: Sequence[Json], cell: Cell) -> m.SynchronizeRequest:
         pod.ips.append(item["status"]["podIP"])
         for kind in ("ipc", "uts", "network"):
             pod.linux.namespaces.add(type=kind, path=f"/proc/4242/ns/{kind}")
-        for each in range(cell.containers):
+        for index in range(cell.containers):
             container = request.containers.add(
-                id=_id(int(meta["name"][1:]), each),
+                id=_id(int(meta["name"][1:]), index),
                 pod_sandbox_id=pod.id,
-                name=f"{_NAME}-{each}",
+                name=f"{_NAME}-{index}",
                 state=m.ContainerState.CONTAINER_RUNNING,
                 args=["/usr/bin/bench-server", "--listen=:8080", "--verbose"],
                 created_at=1_700_000_000_000_000_000,
@@ -172,12 +172,12 @@ class Bench:
 
     def make(self, cell: Cell) -> None:
         """Have the pods of this cell, and no others."""
-        made = self._made
-        if made is None or made[1:3] != cell[1:3] or made.pods > cell.pods:
+        existing = self._made
+        if existing is None or existing[1:3] != cell[1:3] or existing.pods > cell.pods:
             self.api.call("DELETE", PODS + "?gracePeriodSeconds=0")
             have = 0
         else:
-            have = made.pods
+            have = existing.pods
         for number in range(have, cell.pods):
             self.api.make(manifest(number, cell))
             path = f"{PODS}/p{number}/status"
@@ -188,7 +188,7 @@ class Bench:
     def runtime(self, cell: Cell) -> Iterator[tuple[Path, int]]:
         """A runtime that has them ready: its socket and its process."""
         path, file = self._folder / "ready.sock", self._folder / "told"
-        file.write_bytes(told(self.api.call("GET", NODE_PODS)["items"], cell).SerializeToString())
+        file.write_bytes(runtime_state(self.api.call("GET", NODE_PODS)["items"], cell).SerializeToString())
         with LineProcess([sys.executable, "-m", "bench.studies.apiserver.ready", str(path), str(file)]) as process:
             process.wait_event("ready", timeout_s=30)
             yield path, process.pid
@@ -196,29 +196,29 @@ class Bench:
     @contextmanager
     def place(self, cell: Cell) -> Iterator[Place]:
         """Where the API server is seen from that distance."""
-        here = Place.of(self.plane.kubeconfig)
+        local_place = Place.of(self.plane.kubeconfig)
         if not cell.distance_ms:
-            yield here
+            yield local_place
             return
-        words = [sys.executable, "-m", "bench.studies.apiserver.far", str(here.port), str(cell.distance_ms)]
+        words = [sys.executable, "-m", "bench.studies.apiserver.far", str(local_place.port), str(cell.distance_ms)]
         with LineProcess(words) as relay:
-            yield here._replace(port=int(relay.wait_event("ready", timeout_s=30)["port"]))
+            yield local_place._replace(port=int(relay.wait_event("ready", timeout_s=30)["port"]))
 
-    def informers(self, cell: Cell, rounds: int, each: int) -> dict[str, Taken]:
+    def informers(self, cell: Cell, rounds: int, views_each: int) -> dict[str, ViewCost]:
         """Have rubik's informers take the first view, in turns."""
         self.make(cell)
         with self.runtime(cell) as (path, pid), self.place(cell) as place:
-            far = self._folder / "kubeconfig"
-            far.write_text(
+            config_path = self._folder / "kubeconfig"
+            config_path.write_text(
                 self.plane.kubeconfig.read_text().replace(f":{Place.of(self.plane.kubeconfig).port}", f":{place.port}")
             )
             ways: dict[str, Way] = {
-                INFORMER_LIST: lambda: views.informed(None, far),
+                INFORMER_LIST: lambda: views.informed(None, config_path),
                 INFORMER: lambda: views.informed(path),
             }
-            return in_turns(ways, {INFORMER_LIST: self.plane.pids, INFORMER: [pid]}, rounds, each)
+            return in_turns(ways, {INFORMER_LIST: self.plane.pids, INFORMER: [pid]}, rounds, views_each)
 
-    def take(self, cell: Cell, rounds: int, each: int) -> dict[str, Taken]:
+    def take(self, cell: Cell, rounds: int, views_each: int) -> dict[str, ViewCost]:
         """Take the first view in all ways, in turns."""
         self.make(cell)
         with self.runtime(cell) as (path, pid), self.place(cell) as place, closing(Lists(place)) as lists:
@@ -230,13 +230,13 @@ class Bench:
                 ways[views.CLIENT] = lambda: views.by_our_client(self.plane.kubeconfig)
             ways[READY] = lambda: synchronized(path)
             servers = dict.fromkeys(ways, self.plane.pids) | {READY: [pid]}
-            found = in_turns(ways, servers, rounds, each)
-            return found | {READY: found[READY]._replace(bytes=views.relayed(path))}
+            costs = in_turns(ways, servers, rounds, views_each)
+            return costs | {READY: costs[READY]._replace(bytes=views.relayed(path))}
 
 
-def report(rounds: int, each: int, say: Say, chosen: Sequence[Cell] = (), *, informers: bool = False) -> str:
+def report(rounds: int, views_each: int, say: Say, chosen: Sequence[Cell] = (), *, informers: bool = False) -> str:
     """Measure the grid, or the chosen cells, or rubik's informers; the text of all tables."""
-    found: dict[Cell, Mapping[str, Taken]] = {}
+    costs_by_cell: dict[Cell, Mapping[str, ViewCost]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-grid-")))
         plane = ControlPlane(folder, say)
@@ -247,11 +247,11 @@ def report(rounds: int, each: int, say: Say, chosen: Sequence[Cell] = (), *, inf
         take, table = (bench.informers, tables.informers) if informers else (bench.take, tables.grid)
         for cell in chosen or (INFORMED if informers else cells()):
             say(f"grid: {cell}")
-            found[cell] = take(cell, rounds, each)
-            say(table([(cell, found[cell])]))
+            costs_by_cell[cell] = take(cell, rounds, views_each)
+            say(table([(cell, costs_by_cell[cell])]))
     about = (
-        f"{rounds} interleaved rounds of {each} views, {time.strftime('%Y-%m-%d')}, CPython "
+        f"{rounds} interleaved rounds of {views_each} views, {time.strftime('%Y-%m-%d')}, CPython "
         f"{platform.python_version()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that etcd, "
         "kube-apiserver 1.34, the runtime and the agent's side share; no kubelet and no containers run."
     )
-    return f"{about}\n\n{table([*found.items()])}\n"
+    return f"{about}\n\n{table([*costs_by_cell.items()])}\n"

@@ -44,22 +44,22 @@ class Observer(nri.Plugin):
         tell(RUNNING, container.id)
 
 
-class Seen:
-    """Tells of a pod as the API has it what was not told before."""
+class Printer:
+    """Prints what is new of a pod in the API."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def take(self, pod: Any) -> None:
-        """Look at one."""
-        self._once(POD, pod["metadata"]["uid"])
+        """Print what is new of a pod."""
+        self._print_once(POD, pod["metadata"]["uid"])
         for row in pod["status"].get("containerStatuses") or []:
             if "running" in row["state"] and row.get("containerID"):
-                self._once(RUNNING, row["containerID"].partition("://")[2])
+                self._print_once(RUNNING, row["containerID"].partition("://")[2])
 
-    def _once(self, what: str, name: str) -> None:
-        if name not in self._told:
-            self._told.add(name)
+    def _print_once(self, what: str, name: str) -> None:
+        if name not in self._printed:
+            self._printed.add(name)
             tell(what, name)
 
 
@@ -68,10 +68,10 @@ def connection(place: Place) -> http.client.HTTPSConnection:
     return http.client.HTTPSConnection(place.host, place.port, context=unchecked())
 
 
-def get(kept: http.client.HTTPSConnection, place: Place, path: str) -> http.client.HTTPResponse:
+def get(api: http.client.HTTPSConnection, place: Place, path: str) -> http.client.HTTPResponse:
     """Ask; RuntimeError if the answer is an error."""
-    kept.request("GET", path, headers=place.headers())
-    answer = kept.getresponse()
+    api.request("GET", path, headers=place.headers())
+    answer = api.getresponse()
     if answer.status != 200:
         raise RuntimeError(f"GET {path}: HTTP {answer.status}")
     return answer
@@ -79,26 +79,26 @@ def get(kept: http.client.HTTPSConnection, place: Place, path: str) -> http.clie
 
 def watch(place: Place) -> None:
     """List, then follow what changes."""
-    kept, seen = connection(place), Seen()
-    found = json.loads(get(kept, place, NODE_PODS).read())
-    for pod in found["items"]:
-        seen.take(pod)
-    answer = get(kept, place, f"{NODE_PODS}&watch=1&resourceVersion={found['metadata']['resourceVersion']}")
+    api, printer = connection(place), Printer()
+    pod_list = json.loads(get(api, place, NODE_PODS).read())
+    for pod in pod_list["items"]:
+        printer.take(pod)
+    answer = get(api, place, f"{NODE_PODS}&watch=1&resourceVersion={pod_list['metadata']['resourceVersion']}")
     tell("ready")
     while line := answer.readline():
         event = json.loads(line)
         if event["type"] in ("ADDED", "MODIFIED"):
-            seen.take(event["object"])
+            printer.take(event["object"])
 
 
 def poll(place: Place) -> None:
     """List from the API server's cache, again and again."""
-    kept, seen = connection(place), Seen()
+    api, printer = connection(place), Printer()
     first = True
     while True:
         began = time.monotonic()
-        for pod in json.loads(get(kept, place, NODE_PODS + "&resourceVersion=0").read())["items"]:
-            seen.take(pod)
+        for pod in json.loads(get(api, place, NODE_PODS + "&resourceVersion=0").read())["items"]:
+            printer.take(pod)
         if first:
             tell("ready")
             first = False

@@ -17,8 +17,8 @@ from nri.api import messages as m
 def main() -> None:
     """Serve until stdin ends."""
     socket, file = sys.argv[1:3]
-    told = m.SynchronizeRequest.FromString(Path(file).read_bytes())
-    pods, containers = list(told.pods), list(told.containers)
+    state = m.SynchronizeRequest.FromString(Path(file).read_bytes())
+    pods, containers = list(state.pods), list(state.containers)
     adaptation = Adaptation(
         "ready",
         "1",

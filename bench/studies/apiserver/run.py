@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from bench.report import put
 from bench.studies.apiserver import grid, observers, tables, views
-from bench.studies.apiserver.tables import Lag, Taken
+from bench.studies.apiserver.tables import Lag, ViewCost
 from bench.studies.apiserver.turns import in_turns
 from bench.studies.apiserver.views import CACHE, LISTED, NRI, Lists, Way, relayed, synchronized
 from bench.studies.cluster import CONTAINERD, ENGINE, NODE_PODS, Cluster, Json, Place, cluster, container_ids
@@ -43,16 +43,16 @@ _SETTLE_S = 2.0
 def manifest(number: int) -> Json:
     """A pod whose one container sleeps."""
     annotations = {"bench.example.com/padding": "x" * ANNOTATION_BYTES}
-    made = pod(f"p{number}", container(command=["/bin/sleep", "2147483647"]), annotations=annotations)
-    made["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
-    return made
+    manifest_ = pod(f"p{number}", container(command=["/bin/sleep", "2147483647"]), annotations=annotations)
+    manifest_["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
+    return manifest_
 
 
 class Counted(NamedTuple):
     """What is measured at one number of pods: rounds, and views of each way in a round."""
 
     rounds: int
-    each: int
+    views: int
 
 
 def ways(node: Cluster, lists: Lists) -> dict[str, Way]:
@@ -60,7 +60,7 @@ def ways(node: Cluster, lists: Lists) -> dict[str, Way]:
     return {
         LISTED: lambda: lists.fresh(NODE_PODS),
         views.CACHED: lambda: lists.fresh(CACHE),
-        views.AGAIN: lists.again,
+        views.AGAIN: lists.next_list,
         views.BARE: lists.bare,
         views.CLIENT: lambda: views.by_our_client(node.plane.kubeconfig),
         NRI: lambda: synchronized(node.runtime.nri_socket),
@@ -76,26 +76,26 @@ def _ready_socket(node: Cluster) -> Path:
 def ready(node: Cluster) -> Iterator[LineProcess]:
     """Have a runtime of this package that is ready to tell what the node's own one tells now."""
     file = node.runtime.run_dir / "told"
-    file.write_bytes(views.told(node.runtime.nri_socket))
+    file.write_bytes(views.runtime_state(node.runtime.nri_socket))
     words = [sys.executable, "-m", "bench.studies.apiserver.ready", str(_ready_socket(node)), str(file)]
     with LineProcess(words) as process:
         process.wait_event("ready", timeout_s=30)
         yield process
 
 
-def take(node: Cluster, counted: Counted) -> dict[str, Taken]:
+def take(node: Cluster, counted: Counted) -> dict[str, ViewCost]:
     """Take the first view in all ways, in turns."""
     with ready(node) as process:
         return _take(node, process.pid, counted)
 
 
-def _take(node: Cluster, ready_pid: int, counted: Counted) -> dict[str, Taken]:
+def _take(node: Cluster, ready_pid: int, counted: Counted) -> dict[str, ViewCost]:
     lists = Lists(Place.of(node.plane.kubeconfig))
     chosen = ways(node, lists)
     servers = dict.fromkeys(chosen, node.plane.pids) | {NRI: [node.runtime.pid], views.READY: [ready_pid]}
-    found = in_turns(chosen, servers, counted.rounds, counted.each)
+    costs = in_turns(chosen, servers, counted.rounds, counted.views)
     lists.close()
-    return found | {NRI: found[NRI]._replace(bytes=relayed(node.runtime.nri_socket))}
+    return costs | {NRI: costs[NRI]._replace(bytes=relayed(node.runtime.nri_socket))}
 
 
 class Watched(NamedTuple):
@@ -122,7 +122,7 @@ def watched(node: Cluster) -> Iterator[Watched]:
         yield Watched(running)
 
 
-def fill(node: Cluster, numbers: Sequence[int], seen: Watched, *, apart: bool) -> list[Lag]:
+def fill(node: Cluster, numbers: Sequence[int], watchers: Watched, *, apart: bool) -> list[Lag]:
     """Make pods, one after the other or all at once, and say when each observer knew of their containers."""
     uids = set()
     for number in numbers:
@@ -132,15 +132,15 @@ def fill(node: Cluster, numbers: Sequence[int], seen: Watched, *, apart: bool) -
     pods = node.wait_running(numbers[-1] + 1)
     time.sleep(2 * observers.POLL_S)
     began = {name: started(node, name) for pod in pods if pod["metadata"]["uid"] in uids for name in container_ids(pod)}
-    told = {
-        "NRI: CreateContainer": seen.moments("nri", observers.CREATED),
-        "NRI: PostStartContainer": seen.moments("nri", observers.RUNNING),
-        "apiserver: watch": seen.moments("watch", observers.RUNNING),
-        f"apiserver: a list each {observers.POLL_S:g} s": seen.moments("poll", observers.RUNNING),
+    moments = {
+        "NRI: CreateContainer": watchers.moments("nri", observers.CREATED),
+        "NRI: PostStartContainer": watchers.moments("nri", observers.RUNNING),
+        "apiserver: watch": watchers.moments("watch", observers.RUNNING),
+        f"apiserver: a list each {observers.POLL_S:g} s": watchers.moments("poll", observers.RUNNING),
     }
     return [
         Lag(how, [(at[name] - moment) / 1e6 for name, moment in began.items() if name in at])
-        for how, at in told.items()
+        for how, at in moments.items()
     ]
 
 
@@ -153,33 +153,33 @@ def started(node: Cluster, container_id: str) -> int:
 class Measured(NamedTuple):
     """All of one cluster: views by number of pods, lags by how pods were made."""
 
-    taken: dict[int, dict[str, Taken]]
+    costs: dict[int, dict[str, ViewCost]]
     lags: dict[str, list[Lag]]
 
 
 def measure(options: argparse.Namespace, runtime: str) -> Measured:
     """Fill a cluster with that runtime, and look at it."""
-    found = Measured({}, {})
+    measured = Measured({}, {})
     with cluster(_say, runtime_name=runtime) as node:
-        made = 0
-        for wanted in options.pods:
-            with watched(node) as seen:
-                apart = min(made + options.singles, wanted) if made else made
-                if apart > made and wanted > 10:
-                    _say(f"{runtime}: pods {made} to {apart}, one after the other")
-                    lag = fill(node, range(made, apart), seen, apart=True)
-                    found.lags[f"{apart - made}, one after the other"] = lag
-                    made = apart
-                _say(f"{runtime}: pods {made} to {wanted}, at once")
-                lag = fill(node, range(made, wanted), seen, apart=False)
-                if wanted - made >= FEWEST or wanted == max(options.pods):
-                    found.lags[f"{wanted - made}, at once"] = lag
-                made = wanted
+        pod_count = 0
+        for target in options.pods:
+            with watched(node) as watchers:
+                apart = min(pod_count + options.singles, target) if pod_count else pod_count
+                if apart > pod_count and target > 10:
+                    _say(f"{runtime}: pods {pod_count} to {apart}, one after the other")
+                    lag = fill(node, range(pod_count, apart), watchers, apart=True)
+                    measured.lags[f"{apart - pod_count}, one after the other"] = lag
+                    pod_count = apart
+                _say(f"{runtime}: pods {pod_count} to {target}, at once")
+                lag = fill(node, range(pod_count, target), watchers, apart=False)
+                if target - pod_count >= FEWEST or target == max(options.pods):
+                    measured.lags[f"{target - pod_count}, at once"] = lag
+                pod_count = target
             time.sleep(_SETTLE_S)
-            _say(f"{runtime}: views of {made} pods")
-            found.taken[made] = take(node, Counted(options.rounds, options.each))
-            _say(tables.views({made: found.taken[made]}))
-    return found
+            _say(f"{runtime}: views of {pod_count} pods")
+            measured.costs[pod_count] = take(node, Counted(options.rounds, options.each))
+            _say(tables.views({pod_count: measured.costs[pod_count]}))
+    return measured
 
 
 def report(options: argparse.Namespace) -> str:
@@ -191,9 +191,9 @@ def report(options: argparse.Namespace) -> str:
     )
     parts = [about]
     for runtime in options.runtimes:
-        found = measure(options, runtime)
-        parts += [f"### First full view, {runtime}", tables.goal(found.taken), tables.views(found.taken)]
-        parts += [f"### When a container is told, {runtime}", tables.lags(found.lags)]
+        measured = measure(options, runtime)
+        parts += [f"### First full view, {runtime}", tables.goal(measured.costs), tables.views(measured.costs)]
+        parts += [f"### When a container is told, {runtime}", tables.lags(measured.lags)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -210,10 +210,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--informers", action="store_true", help="rubik's own informers on such pods, near and far")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args(arguments)
-    made = options.grid or options.informers
+    on_grid = options.grid or options.informers
     name = "apiserver-informers" if options.informers else "apiserver-grid" if options.grid else "apiserver"
     try:
-        text = grid.report(options.rounds, options.each, _say, informers=options.informers) if made else report(options)
+        text = (
+            grid.report(options.rounds, options.each, _say, informers=options.informers) if on_grid else report(options)
+        )
     except MissingError as error:
         _say(f"bench: error: {error}")
         return 2

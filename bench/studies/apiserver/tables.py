@@ -13,7 +13,7 @@ from bench.studies.apiserver.views import CACHED, CLIENT, INFORMER, INFORMER_LIS
 GOAL = 0.10
 
 
-class Taken(NamedTuple):
+class ViewCost(NamedTuple):
     """All views of one way: milliseconds and processor milliseconds (ours, and the server's) by round, and bytes."""
 
     ms: list[list[float]]
@@ -28,39 +28,39 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
-def views(measured: Mapping[int, Mapping[str, Taken]]) -> str:
+def views(measured: Mapping[int, Mapping[str, ViewCost]]) -> str:
     """First full views, by pods and way."""
     rows = []
     for pods, ways in measured.items():
         base = _medians(ways[LISTED])
         cached = _medians(ways[CACHED])
-        for name, taken in ways.items():
-            pooled = [ms for one in taken.ms for ms in one]
+        for name, cost in ways.items():
+            pooled = [ms for one in cost.ms for ms in one]
             times = [f"{quantile(pooled, q):.1f}" for q in (0.5, 0.95, 0.99)]
-            against = [ratios(_medians(taken), other) for other in (base, cached)]
-            used = [f"{statistics.median(each):.1f}" for each in (taken.cpu_ms, taken.server_ms)]
-            rows.append([str(pods), name, *times, *against, *used, f"{taken.bytes / 1024:.1f}" if taken.bytes else ""])
+            against = [ratios(_medians(cost), other) for other in (base, cached)]
+            used = [f"{statistics.median(values):.1f}" for values in (cost.cpu_ms, cost.server_ms)]
+            rows.append([str(pods), name, *times, *against, *used, f"{cost.bytes / 1024:.1f}" if cost.bytes else ""])
     head = ["pods", "first full view", "p50 ms", "p95", "p99", "p50 to list", "p50 to list from cache", "CPU ms",
             "server's CPU ms", "KiB"]  # fmt: skip
     return table(head, rows)
 
 
-def _medians(taken: Taken) -> list[float]:
-    return [statistics.median(one) for one in taken.ms]
+def _medians(cost: ViewCost) -> list[float]:
+    return [statistics.median(one) for one in cost.ms]
 
 
-def goal(measured: Mapping[int, Mapping[str, Taken]]) -> str:
+def goal(measured: Mapping[int, Mapping[str, ViewCost]]) -> str:
     """Whether NRI's first view takes as little of the list's time as it should, by pods."""
-    told = []
+    sentences = []
     for name in (NRI, READY):
-        found = []
+        ratios_by_size = []
         for pods, ways in measured.items():
             if name in ways:
                 ratio = statistics.median(_medians(ways[name])) / statistics.median(_medians(ways[LISTED]))
-                found.append(f"{ratio:.2f} with {pods} ({'reached' if ratio <= GOAL else 'missed'})")
-        if found:
-            told.append(f"{name}: {', '.join(found)}")
-    return f"To be reached: NRI's p50 at most {GOAL:.2f} of that of the list. Measured: {'; '.join(told)}."
+                ratios_by_size.append(f"{ratio:.2f} with {pods} ({'reached' if ratio <= GOAL else 'missed'})")
+        if ratios_by_size:
+            sentences.append(f"{name}: {', '.join(ratios_by_size)}")
+    return f"To be reached: NRI's p50 at most {GOAL:.2f} of that of the list. Measured: {'; '.join(sentences)}."
 
 
 class Cell(NamedTuple):
@@ -72,11 +72,11 @@ class Cell(NamedTuple):
     distance_ms: float = 0.0
 
     def __str__(self) -> str:
-        far = f", {self.distance_ms:g} ms away" if self.distance_ms else ""
-        return f"{self.pods} pods of {self.containers}, {self.annotation_bytes} bytes of annotations{far}"
+        distance = f", {self.distance_ms:g} ms away" if self.distance_ms else ""
+        return f"{self.pods} pods of {self.containers}, {self.annotation_bytes} bytes of annotations{distance}"
 
 
-def grid(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
+def grid(measured: Sequence[tuple[Cell, Mapping[str, ViewCost]]]) -> str:
     """The list and NRI with a runtime that has its state ready, by place on the grid; near ones first."""
     rows = []
     for cell, ways in measured:
@@ -85,13 +85,13 @@ def grid(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
             ratios(_medians(ready), _medians(ways[name])) if name in ways else "" for name in (LISTED, CACHED, CLIENT)
         ]
         reached = statistics.median(_medians(ready)) <= GOAL * statistics.median(_medians(listed))
-        used = [statistics.median(taken.cpu_ms) + statistics.median(taken.server_ms) for taken in (listed, ready)]
+        used = [statistics.median(cost.cpu_ms) + statistics.median(cost.server_ms) for cost in (listed, ready)]
         rows.append(
             [
                 *(str(cell.pods), str(cell.containers), f"{cell.annotation_bytes / 1024:g}", f"{cell.distance_ms:g}"),
                 *(_times(listed), _times(ready), *against, "yes" if reached else "no"),
-                *(f"{each:.1f}" for each in used),
-                *(f"{taken.bytes / 1024:.0f}" for taken in (listed, ready)),
+                *(f"{value:.1f}" for value in used),
+                *(f"{cost.bytes / 1024:.0f}" for cost in (listed, ready)),
             ]
         )
     head = ["pods", "containers", "annotations KiB", "away ms", "list p50 (p95, p99) ms", "NRI p50 (p95, p99) ms",
@@ -100,13 +100,13 @@ def grid(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
     return table(head, rows)
 
 
-def informers(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
+def informers(measured: Sequence[tuple[Cell, Mapping[str, ViewCost]]]) -> str:
     """Rubik's informers by the API server and by NRI, by place on the grid."""
     rows = []
     for cell, ways in measured:
         by_list, by_nri = ways[INFORMER_LIST], ways[INFORMER]
         reached = statistics.median(_medians(by_nri)) <= GOAL * statistics.median(_medians(by_list))
-        used = [f"{statistics.median(taken.cpu_ms):.1f}" for taken in (by_list, by_nri)]
+        used = [f"{statistics.median(cost.cpu_ms):.1f}" for cost in (by_list, by_nri)]
         against = ratios(_medians(by_nri), _medians(by_list))
         rows.append(
             [
@@ -119,9 +119,9 @@ def informers(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
     return table(head, rows)
 
 
-def _times(taken: Taken) -> str:
+def _times(cost: ViewCost) -> str:
     """`5.1 (7.9, 12.0)`: p50, p95 and p99 of all rounds, in milliseconds."""
-    pooled = [ms for one in taken.ms for ms in one]
+    pooled = [ms for one in cost.ms for ms in one]
     middle, high, highest = (f"{quantile(pooled, q):.1f}" for q in (0.5, 0.95, 0.99))
     return f"{middle} ({high}, {highest})"
 
@@ -136,8 +136,8 @@ class Lag(NamedTuple):
 def lags(measured: Mapping[str, Sequence[Lag]]) -> str:
     """What is told when, by how the pods were made."""
     rows = []
-    for title, each in measured.items():
-        for lag in each:
+    for title, values in measured.items():
+        for lag in values:
             if not lag.ms:
                 rows.append([title, lag.how, "0", "", "", ""])
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from bench.studies.apiserver.tables import Taken
+from bench.studies.apiserver.tables import ViewCost
 from bench.studies.apiserver.views import BARE, Way, same
 from bench.studies.cluster import process_ms
 
@@ -18,8 +18,10 @@ from bench.studies.cluster import process_ms
 PAUSE_S = 0.03
 
 
-def in_turns(ways: Mapping[str, Way], servers: Mapping[str, Sequence[int]], rounds: int, each: int) -> dict[str, Taken]:
-    """Take `each` views of each way in each round; the first way says what there is to see.
+def in_turns(
+    ways: Mapping[str, Way], servers: Mapping[str, Sequence[int]], rounds: int, views_each: int
+) -> dict[str, ViewCost]:
+    """Take `views_each` views of each way in each round; the first way says what there is to see.
 
     Args:
         servers: the processes whose time counts as the server's, by way.
@@ -31,25 +33,25 @@ def in_turns(ways: Mapping[str, Way], servers: Mapping[str, Sequence[int]], roun
         view = ways[name]().view
         if name != BARE and not same(view, expected):
             raise RuntimeError(f"{name} sees {len(view.containers)} containers, {names[0]} {len(expected.containers)}")
-    found = {name: Taken([], [], [], 0) for name in names}
+    costs = {name: ViewCost([], [], [], 0) for name in names}
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            found[name] = _one_round(ways[name], found[name], servers[name], each)
+            costs[name] = _one_round(ways[name], costs[name], servers[name], views_each)
     time.sleep(PAUSE_S)
-    return found
+    return costs
 
 
-def _one_round(way: Way, taken: Taken, servers: Sequence[int], each: int) -> Taken:
+def _one_round(way: Way, cost: ViewCost, servers: Sequence[int], views_each: int) -> ViewCost:
     """Take the views of one round, and add them."""
     before = sum(map(process_ms, servers))
     samples = []
-    for _ in range(each):
+    for _ in range(views_each):
         time.sleep(PAUSE_S)
         samples.append(way())
-    return Taken(
-        [*taken.ms, [sample.ms for sample in samples]],
-        [*taken.cpu_ms, sum(sample.cpu_ms for sample in samples) / each],
-        [*taken.server_ms, (sum(map(process_ms, servers)) - before) / each],
+    return ViewCost(
+        [*cost.ms, [sample.ms for sample in samples]],
+        [*cost.cpu_ms, sum(sample.cpu_ms for sample in samples) / views_each],
+        [*cost.server_ms, (sum(map(process_ms, servers)) - before) / views_each],
         samples[-1].bytes,
     )

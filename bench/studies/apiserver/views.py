@@ -74,7 +74,7 @@ Way = Callable[[], Sample]
 def listed(items: list[dict[str, Any]]) -> View:
     """A view of a PodList's items."""
     pods = {item["metadata"]["uid"]: item for item in items}
-    return View(pods, {each: uid for uid, item in pods.items() for each in container_ids(item)})
+    return View(pods, {container_id: uid for uid, item in pods.items() for container_id in container_ids(item)})
 
 
 class Lists:
@@ -96,7 +96,7 @@ class Lists:
         finally:
             connection.close()
 
-    def again(self) -> Sample:
+    def next_list(self) -> Sample:
         """On a connection that was made before."""
         return self._take(self._kept, CACHE)
 
@@ -127,8 +127,8 @@ class Lists:
 
 def _moved(connection: http.client.HTTPSConnection) -> int:
     """Bytes that a TCP connection has carried, both ways."""
-    told = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-    acked, received = (struct.unpack_from("Q", told, at)[0] for at in (_TCP_ACKED, _TCP_RECEIVED))
+    tcp_info = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+    acked, received = (struct.unpack_from("Q", tcp_info, at)[0] for at in (_TCP_ACKED, _TCP_RECEIVED))
     return int(acked + received)
 
 
@@ -146,7 +146,8 @@ class _Looker(nri.Plugin):
         """Keep both by their ids."""
         by_sandbox = {pod.id: pod for pod in pods}
         self.view = View(
-            {pod.uid: pod for pod in pods}, {each.id: by_sandbox[each.pod_sandbox_id].uid for each in containers}
+            {pod.uid: pod for pod in pods},
+            {container.id: by_sandbox[container.pod_sandbox_id].uid for container in containers},
         )
         self.at, self.cpu = time.perf_counter(), time.process_time()
         if self.keep:
@@ -161,7 +162,7 @@ def synchronized(path: Path) -> Sample:
     return Sample((plugin.at - began) * 1e3, (plugin.cpu - cpu) * 1e3, 0, plugin.view)
 
 
-def told(path: Path) -> bytes:
+def runtime_state(path: Path) -> bytes:
     """All that a runtime tells at Synchronize, as one SynchronizeRequest."""
     plugin = _Looker()
     plugin.keep = True
@@ -184,8 +185,8 @@ def by_our_client(kubeconfig: Path) -> Sample:
     """The list by the client that this package's agent has, on a connection of its own."""
     with connect(kubeconfig) as server:  # the connection itself is made by the first call
         began, cpu = time.perf_counter(), time.process_time()
-        kept, _ = server.list(PODS, OF_NODE["fieldSelector"])
-        view = listed([*kept.objects.values()])
+        pods, _ = server.list(PODS, OF_NODE["fieldSelector"])
+        view = listed([*pods.objects.values()])
         took, used = time.perf_counter() - began, time.process_time() - cpu
     return Sample(took * 1e3, used * 1e3, 0, view)
 
@@ -207,7 +208,7 @@ def informed(socket_path: Path | None, kubeconfig: Path | None = None) -> Sample
         part.start()
     while not pods.synced:
         time.sleep(_GLANCE_S)
-    view = listed([dict(each) for each in pods.pods()])
+    view = listed([dict(pod) for pod in pods.pods()])
     took, used = time.perf_counter() - began, time.process_time() - cpu
     for part in reversed(parts):
         part.stop()
@@ -224,12 +225,12 @@ def relayed(path: Path) -> int:
         listener.listen(1)
 
         def relay() -> None:
-            ours, _ = listener.accept()
-            with ours, socket.socket(socket.AF_UNIX) as theirs:
-                theirs.connect(str(path))
-                back = threading.Thread(target=lambda: counts.append(_pour(theirs, ours)), daemon=True)
+            client, _ = listener.accept()
+            with client, socket.socket(socket.AF_UNIX) as server:
+                server.connect(str(path))
+                back = threading.Thread(target=lambda: counts.append(_pour(server, client)), daemon=True)
                 back.start()
-                counts.append(_pour(ours, theirs))
+                counts.append(_pour(client, server))
                 back.join(5)
 
         thread = threading.Thread(target=relay, daemon=True)

@@ -18,13 +18,13 @@ class Bench(nri.Plugin):
         text = pod.annotations.get(f"{NAME}.test/CreateContainer")
         if text is None:
             return None
-        wanted = json.loads(text)["adjust"]
-        made = nri.Adjustment()
-        for row in wanted["env"]:
-            made.add_env(row["key"], row["value"])
-        for key, value in wanted["annotations"].items():
-            made.add_annotation(key, value)
-        return made
+        settings = json.loads(text)["adjust"]
+        adjustment = nri.Adjustment()
+        for row in settings["env"]:
+            adjustment.add_env(row["key"], row["value"])
+        for key, value in settings["annotations"].items():
+            adjustment.add_annotation(key, value)
+        return adjustment
 
     def synchronize(self, pods: Any, containers: Any) -> None:
         print('{"event": "started"}', flush=True)

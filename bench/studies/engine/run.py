@@ -66,9 +66,9 @@ class Measured:
 
 def inventory(both: list[Side], rounds: int, cycles: int, *, compiled: bool) -> dict[Setting, Measured]:
     """Every setting, in each round."""
-    found = {setting: Measured([side.name for side in both]) for setting in SETTINGS}
+    measured_by_setting = {setting: Measured([side.name for side in both]) for setting in SETTINGS}
     for number in range(rounds):
-        for setting, measured in found.items():
+        for setting, measured in measured_by_setting.items():
             _say(f"round {number + 1} of {rounds}: {setting}")
             first, second = both
             with (
@@ -76,7 +76,7 @@ def inventory(both: list[Side], rounds: int, cycles: int, *, compiled: bool) -> 
                 plugins(second, setting.attached, compiled=compiled),
             ):
                 measured.round(both, setting, cycles)
-    return found
+    return measured_by_setting
 
 
 class Crowd(NamedTuple):
@@ -91,10 +91,10 @@ class Crowd(NamedTuple):
 def crowd(side: Side, count: int) -> Crowd:
     """Make so many pods with a container each, look at the memory, stop them all, and remove them; one by one."""
     empty, began = side.memory_kb(), time.monotonic()
-    made = side.pods(count)
+    pods = side.pods(count)
     created = time.monotonic() - began
-    full, began = side.memory_kb(made.values()), time.monotonic()
-    for pod in made:
+    full, began = side.memory_kb(pods.values()), time.monotonic()
+    for pod in pods:
         side.cri.stop_pod(pod)
     stopped = time.monotonic() - began
     side.cri.remove_all()
@@ -122,7 +122,7 @@ def report(options: argparse.Namespace) -> str:
         f"{'pure Python' if options.pure else 'the compiled package'}, CPython {platform.python_version()}, "
         f"Linux {platform.release().split('-')[0]}, 2 cores shared with other work."
     )
-    by_name = {str(setting): (each.times, each.cpu) for setting, each in measured.items()}
+    by_name = {str(setting): (values.times, values.cpu) for setting, values in measured.items()}
     parts = [about, "### The whole cycle", tables.cycles(by_name)]
     for name in (str(Setting(NONE, kind)) for kind in KINDS):
         parts += [f"### Call by call: {name}", tables.calls(by_name[name][0])]

@@ -66,15 +66,15 @@ class Side:
 
     def memory_kb(self, without: Collection[str] = ()) -> dict[str, int]:
         """Memory by program, shared pages by their share (PSS), the processes of these containers apart."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for folder, _, _ in os.walk(self._group):
             if Path(folder).name in without:
                 continue
             for pid in Path(folder, "cgroup.procs").read_text().split():
                 with contextlib.suppress(OSError):
                     name = Path(f"/proc/{pid}/comm").read_text().strip()
-                    found[name] = found.get(name, 0) + _pss_kb(int(pid))
-        return found
+                    sizes[name] = sizes.get(name, 0) + _pss_kb(int(pid))
+        return sizes
 
     def pods(self, count: int) -> dict[str, str]:
         """Make so many pods with a container each; the container's id by the pod's."""
@@ -105,10 +105,10 @@ def sides(*, compiled: bool = True, own_network: bool = False) -> Iterator[list[
         containerd.start()
         with _environment("PYTHONPATH", path):
             engine.start()
-        found = [Side(CONTAINERD, containerd), Side(ENGINE, engine)]
-        for side in found:
+        compared = [Side(CONTAINERD, containerd), Side(ENGINE, engine)]
+        for side in compared:
             stack.callback(side.cri.close)
-        yield found
+        yield compared
 
 
 @contextlib.contextmanager

@@ -31,11 +31,11 @@ def _by_round(rounds: Sequence[Sequence[Mapping[str, float]]], call: str, q: flo
 
 def _row(times: Times, call: str) -> list[str]:
     """p50 and p99 of both sides, and their ratios by round."""
-    (_, theirs), (_, ours) = times.items()
+    (_, containerd), (_, engine) = times.items()
     cells = []
-    for rounds in (theirs, ours):
+    for rounds in (containerd, engine):
         cells += [f"{quantile(_pooled(rounds, call), q):.1f}" for q in (0.5, 0.99)]
-    return cells + [ratios(_by_round(ours, call, q), _by_round(theirs, call, q)) for q in (0.5, 0.99)]
+    return cells + [ratios(_by_round(engine, call, q), _by_round(containerd, call, q)) for q in (0.5, 0.99)]
 
 
 HEAD = ["containerd p50 ms", "p99", "engine p50 ms", "p99", "p50 to containerd", "p99 to containerd"]
@@ -45,8 +45,12 @@ def cycles(measured: Mapping[str, tuple[Times, Cpu]]) -> str:
     """The whole cycle, by plugins and network."""
     rows = []
     for name, (times, cpu) in measured.items():
-        (_, theirs), (_, ours) = cpu.items()
-        used = [f"{statistics.median(theirs):.0f}", f"{statistics.median(ours):.0f}", ratios([*ours], [*theirs])]
+        (_, containerd), (_, engine) = cpu.items()
+        used = [
+            f"{statistics.median(containerd):.0f}",
+            f"{statistics.median(engine):.0f}",
+            ratios([*engine], [*containerd]),
+        ]
         rows.append([name, *_row(times, CYCLE), *used])
     return table(["cycle", *HEAD, "containerd CPU ms", "engine CPU ms", "CPU to containerd"], rows)
 
@@ -61,11 +65,11 @@ def memory(measured: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]], 
     rows = []
     for side, (empty, full) in measured.items():
         more = {name: full[name] - empty.get(name, 0) for name in full}
-        each = sum(more.values()) / pods
+        per_pod = sum(more.values()) / pods
         parts = ", ".join(
             f"{name} {kb / pods / 1024:.2f}" for name, kb in sorted(more.items(), key=lambda one: -one[1])
         )
-        rows.append([side, f"{sum(empty.values()) / 1024:.1f}", f"{each / 1024:.2f}", parts,
+        rows.append([side, f"{sum(empty.values()) / 1024:.1f}", f"{per_pod / 1024:.2f}", parts,
                      f"{sum(full.values()) / 1024:.1f}"])  # fmt: skip
     head = ["runtime", "MiB without pods", "MiB for each pod of one container", "of that", f"MiB with {pods} pods"]
     return table(head, rows)
@@ -73,25 +77,25 @@ def memory(measured: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]], 
 
 def crowds(measured: Mapping[str, Sequence[Any]]) -> str:
     """Seconds for making and for stopping many pods, by side and round (`bench.studies.engine.run.Crowd`)."""
-    theirs, ours = measured.values()
+    containerd, engine = measured.values()
     rows = []
     for what, key in (("creation of all", "created_s"), ("stop of all", "stopped_s")):
-        seconds = [[getattr(one, key) for one in side] for side in (theirs, ours)]
-        rows.append([what, *(f"{statistics.median(each):.1f}" for each in seconds), ratios(seconds[1], seconds[0])])
+        seconds = [[getattr(one, key) for one in side] for side in (containerd, engine)]
+        rows.append([what, *(f"{statistics.median(values):.1f}" for values in seconds), ratios(seconds[1], seconds[0])])
     return table(["", *(f"{side} s" for side in measured), "to containerd"], rows)
 
 
 def waterfall(shares: Mapping[str, Mapping[str, float]]) -> str:
     """Mean milliseconds of each call by what goes on in it."""
     head = ["ms", *(_short(call) for call in (*CALLS, CYCLE)), "part"]
-    whole = sum(shares[CYCLE].values())
+    total = sum(shares[CYCLE].values())
     rows = []
     for kind in KINDS:
         of = shares[CYCLE].get(kind, 0.0)
         if of < 0.05:
             continue
         cells = [f"{value:.1f}" if (value := shares[call].get(kind, 0.0)) >= 0.05 else "" for call in (*CALLS, CYCLE)]
-        rows.append([TITLES.get(kind, kind), *cells, f"{of / whole:.0%}"])
+        rows.append([TITLES.get(kind, kind), *cells, f"{of / total:.0%}"])
     sums = [f"{sum(shares[call].values()):.1f}" for call in (*CALLS, CYCLE)]
     return table(head, [*rows, ["all", *sums, "100%"]])
 

@@ -40,11 +40,11 @@ def everywhere(module: Any, name: str, kind: str) -> None:
     """Put a stopwatch on a function of a module, also where others have imported it by name."""
     original = getattr(module, name)
     replacement = timed(kind, original)
-    for each in [*sys.modules.values()]:
-        if getattr(each, "__name__", "").startswith("nri.engine"):
-            for key, value in [*vars(each).items()]:
+    for loaded in [*sys.modules.values()]:
+        if getattr(loaded, "__name__", "").startswith("nri.engine"):
+            for key, value in [*vars(loaded).items()]:
                 if value is original:
-                    setattr(each, key, replacement)
+                    setattr(loaded, key, replacement)
 
 
 def method(owner: Any, name: str, kind: str | Callable[..., str]) -> None:
@@ -94,10 +94,10 @@ def install() -> None:
     ):  # fmt: skip
         if hasattr(Domain, name):
             method(Domain, name, "NRI")
-    made = ContainerEntry.__init__
+    constructor = ContainerEntry.__init__
 
     def make(self: Any, *arguments: Any) -> None:
-        made(self, *arguments)
+        constructor(self, *arguments)
         self.exited, self.ended = Event(), Event()
 
     ContainerEntry.__init__ = make  # type: ignore[method-assign,assignment]

@@ -34,16 +34,16 @@ Span = tuple[str, int, int]
 
 def shares(windows: Iterable[Span], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
     """Milliseconds by call and kind, summed over all windows. Pure."""
-    found: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for name, begin, end in windows:
-        row = found.setdefault(name, {})
+        row = times.setdefault(name, {})
         inside = [("call", begin, end)]
         inside += [(kind, max(a, begin), min(b, end)) for kind, a, b in spans if a < end and b > begin]
         moments = sorted({moment for _, a, b in inside for moment in (a, b)})
         for a, b in itertools.pairwise(moments):
             kind = min((kind for kind, x, y in inside if x <= a and y >= b), key=KINDS.index)
             row[kind] = row.get(kind, 0.0) + (b - a) / 1e6
-    return found
+    return times
 
 
 def measure(cycles: int, folder: Path, *, compiled: bool, disk: bool, **pod: bool) -> dict[str, dict[str, float]]:
@@ -55,10 +55,10 @@ def measure(cycles: int, folder: Path, *, compiled: bool, disk: bool, **pod: boo
         side.cri.windows.clear()
         for _ in range(cycles):
             cycle(side.cri, **pod)
-        windows = [each for each in side.cri.windows if each[0] in CALLS]
+        windows = [window for window in side.cri.windows if window[0] in CALLS]
         side.runtime.stop()
     spans = [(kind, begin, end) for kind, begin, end in json.loads(file.read_text())]
     first = windows[0][1]
-    found = shares(windows, [span for span in spans if span[2] >= first])
-    found[CYCLE] = {kind: sum(row.get(kind, 0.0) for row in found.values()) for kind in KINDS}
-    return {name: {kind: value / cycles for kind, value in row.items()} for name, row in found.items()}
+    result = shares(windows, [span for span in spans if span[2] >= first])
+    result[CYCLE] = {kind: sum(row.get(kind, 0.0) for row in result.values()) for kind in KINDS}
+    return {name: {kind: value / cycles for kind, value in row.items()} for name, row in result.items()}

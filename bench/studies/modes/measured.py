@@ -22,7 +22,7 @@ class Life(NamedTuple):
         first_ns: the first instruction of its process.
         right: whether that found all values in force.
         force_ns: when they were; None if they never were.
-        kept: whether they still were at the end.
+        lasting: whether they still were at the end.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Life(NamedTuple):
     first_ns: int
     right: bool
     force_ns: int | None
-    kept: bool
+    lasting: bool
 
     @property
     def start_ms(self) -> float:
@@ -104,17 +104,17 @@ def together(batches: Sequence[Batch]) -> Batch:
     return Batch(lives, cri, cpu, calls)
 
 
-def in_force(changes: Sequence[tuple[int, str, str]], wanted: Mapping[str, str]) -> tuple[int | None, bool]:
+def in_force(changes: Sequence[tuple[int, str, str]], policy: Mapping[str, str]) -> tuple[int | None, bool]:
     """The first moment at which all values were the wanted ones, and whether they are at the end.
 
     Args:
         changes: moment, file and value.
-        wanted: values by file.
+        policy: values by file.
     """
     now: dict[str, str] = {}
     since: int | None = None
     for moment, name, value in sorted(changes):
         now[name] = value
-        if since is None and all(now.get(each) == text for each, text in wanted.items()):
+        if since is None and all(now.get(file) == text for file, text in policy.items()):
             since = moment
-    return since, since is not None and all(now[each] == text for each, text in wanted.items())
+    return since, since is not None and all(now[file] == text for file, text in policy.items())

@@ -57,19 +57,19 @@ def rules() -> list[Json]:
     """One object of each kind, for this node: batch pods keep a quota, all CPUs are shared."""
     slo = {"resourceUsedThresholdWithBE": {"enable": False, "cpuSuppressPolicy": "cpuset"}}
     pools = json.dumps([{"socket": 0, "node": 0, "cpuset": "0-1"}])
-    found = [
+    specs = [
         {"metadata": {"name": NODE}, "spec": slo},
         {"metadata": {"name": NODE, "annotations": {"node.koordinator.sh/cpu-shared-pools": pools}}},
     ]
     return [
-        {"apiVersion": f"{group}/{version}", "kind": kind, **each}
-        for (kind, group, version, _), each in zip(_KINDS, found, strict=True)
+        {"apiVersion": f"{group}/{version}", "kind": kind, **spec}
+        for (kind, group, version, _), spec in zip(_KINDS, specs, strict=True)
     ]
 
 
 def counted(log: str) -> Counter[str]:
     """The calls in an audit log of others than the cluster and this benchmark. Pure."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for line in log.splitlines():
         event = json.loads(line)
         if event.get("userAgent", "").startswith(_OWN_CLIENTS):
@@ -77,26 +77,26 @@ def counted(log: str) -> Counter[str]:
         stage = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
         if event["stage"] == stage:
             what = (event.get("objectRef") or {}).get("resource") or event["requestURI"].partition("?")[0]
-            found[f"{event['verb']} {what}"] += 1
-    return found
+            counts[f"{event['verb']} {what}"] += 1
+    return counts
 
 
 class BenchNode:
     """The node, with what the modes need of it."""
 
-    def __init__(self, made: Cluster, audit: Path, root: Path) -> None:
-        self.cluster, self.audit, self.root = made, audit, root
-        self.pods_cgroup = made.runtime.run_dir.name
-        self._socket = made.runtime.cri_socket
+    def __init__(self, cluster: Cluster, audit: Path, root: Path) -> None:
+        self.cluster, self.audit, self.root = cluster, audit, root
+        self.pods_cgroup = cluster.runtime.run_dir.name
+        self._socket = cluster.runtime.cri_socket
 
     def set_rules(self) -> None:
         """Put Koordinator's rules into the API."""
         api = self.cluster.api
-        for kind, each in zip(_KINDS, rules(), strict=True):
+        for kind, rule in zip(_KINDS, rules(), strict=True):
             _, group, version, plural = kind
             api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(*kind))
             self._when_served(f"/apis/{group}/{version}/{plural}")
-            api.call("POST", f"/apis/{group}/{version}/{plural}", each)
+            api.call("POST", f"/apis/{group}/{version}/{plural}", rule)
         ratio = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": str(RATIO)}}}
         api.call("PATCH", f"/api/v1/nodes/{NODE}", ratio, "application/merge-patch+json")
 
@@ -141,7 +141,7 @@ class BenchNode:
         deadline = time.monotonic() + _PATIENCE_S
         with ThreadPoolExecutor(4) as pool:
             while pods := cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items:
-                ended = [each.id for each in pods if each.state != pb.SANDBOX_READY]
+                ended = [pod.id for pod in pods if pod.state != pb.SANDBOX_READY]
                 list(pool.map(self._remove, ended))
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{len(pods)} pods do not go:\n{self.cluster.kubelet.complaints()}")
@@ -155,10 +155,12 @@ class BenchNode:
 
     def cri_ms(self) -> float:
         """Milliseconds that kubelet has waited so far for calls that make pods and containers."""
-        wanted = ("run_podsandbox", "create_container", "start_container")
+        operations = ("run_podsandbox", "create_container", "start_container")
         total = 0.0
         for line in self.cluster.kubelet.client.get("/metrics").splitlines():
-            if line.startswith("kubelet_runtime_operations_duration_seconds_sum") and any(w in line for w in wanted):
+            if line.startswith("kubelet_runtime_operations_duration_seconds_sum") and any(
+                w in line for w in operations
+            ):
                 total += float(line.rpartition(" ")[2])
         return total * 1e3
 
@@ -174,10 +176,10 @@ def bench_node(say: Say) -> Iterator[BenchNode]:
         policy.write_text(json.dumps(_AUDIT))
         audit.touch()
         options = ("--audit-policy-file", str(policy), "--audit-log-path", str(audit))
-        made = stack.enter_context(cluster(say, options))
+        cluster_ = stack.enter_context(cluster(say, options))
         # In the run directory, whose sweep unmounts whatever is left.
-        root = stack.enter_context(_root(made.runtime.run_dir / "host", made.runtime.run_dir.name))
-        node = BenchNode(made, audit, root)
+        root = stack.enter_context(_root(cluster_.runtime.run_dir / "host", cluster_.runtime.run_dir.name))
+        node = BenchNode(cluster_, audit, root)
         node.set_rules()
         yield node
 
@@ -191,8 +193,8 @@ def _root(folder: Path, cgroup: str) -> Iterator[Path]:
     places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
     tops = [top for top in CGROUPS.iterdir() if (top / cgroup).is_dir() and not top.is_symlink()]
     for top in tops:
-        here = folder / f"sys/fs/cgroup/{top.name}"
-        places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
+        copy = folder / f"sys/fs/cgroup/{top.name}"
+        places += [(top / cgroup, copy), (top / cgroup, copy / cgroup)]
     with ExitStack() as stack:
         for source, target in places:
             target.mkdir(parents=True, exist_ok=True)

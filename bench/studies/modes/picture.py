@@ -44,19 +44,19 @@ def _legend(entries: list[tuple[str, str]]) -> str:
 
 def _group(modes: Mapping[str, Mode], count: int, y: int) -> tuple[list[str], int]:
     """All modes at one number of pods."""
-    found = {name: [life for batch in mode.batches[count] for life in batch.lives]
+    lives_by_mode = {name: [life for batch in mode.batches[count] for life in batch.lives]
              for name, mode in modes.items() if count in mode.batches}  # fmt: skip
-    most = max(
+    maximum = max(
         max(quantile([life.start_ms for life in lives], 0.99), *(life.force_ms or 0.0 for life in lives))
-        for lives in found.values()
+        for lives in lives_by_mode.values()
     )
-    scale = _WIDTH / most
+    scale = _WIDTH / maximum
     rows = [f'<text x="12" y="{y + 12}" font-weight="600">{escape(title(count))}</text>']
     y += 18
-    for name, lives in found.items():
+    for name, lives in lives_by_mode.items():
         starts = [life.start_ms for life in lives]
         forces = [life.force_ms for life in lives if life.force_ms is not None]
-        start, far = quantile(starts, 0.5), quantile(starts, 0.99)
+        start, start_p99 = quantile(starts, 0.5), quantile(starts, 0.99)
         rows.append(f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
         rows.append(_bar(0, start, y, scale, _AGENTLESS if name == NONE else _BEFORE))
         words = f"{start:.0f} ms, never"
@@ -64,15 +64,15 @@ def _group(modes: Mapping[str, Mode], count: int, y: int) -> tuple[list[str], in
         if forces:
             force = quantile(forces, 0.5)
             bare = quantile([life.window_ms or 0.0 for life in lives], 0.5)
-            far, end = max(far, quantile(forces, 0.99)), max(start + bare, force)
+            start_p99, end = max(start_p99, quantile(forces, 0.99)), max(start + bare, force)
             if bare:
                 rows.append(_bar(start, start + bare, y, scale, _WITHOUT))
             at = _LEFT + force * scale
             rows.append(f'<rect x="{at - 1.5:.1f}" y="{y}" width="3" height="{_HEIGHT}" fill="{_WITH}"/>')
             words = f"{start:.0f} ms, policy at {force:.0f}"
-        line = f'x1="{_LEFT + end * scale:.1f}" x2="{_LEFT + far * scale:.1f}" y1="{y + 9}" y2="{y + 9}"'
+        line = f'x1="{_LEFT + end * scale:.1f}" x2="{_LEFT + start_p99 * scale:.1f}" y1="{y + 9}" y2="{y + 9}"'
         rows.append(f'<line {line} stroke="#777"/>')
-        rows.append(f'<text x="{_LEFT + max(far, end) * scale + 8:.0f}" y="{y + 13}">{words}</text>')
+        rows.append(f'<text x="{_LEFT + max(start_p99, end) * scale + 8:.0f}" y="{y + 13}">{words}</text>')
         y += _HEIGHT + 4
     return rows, y + 14
 

@@ -58,22 +58,22 @@ def kind_of(number: int) -> str:
 def manifest(number: int) -> Json:
     """Pod number so-and-so."""
     kind = kind_of(number)
-    asked = {"kubernetes.io/batch-cpu": _MILLI_CPU, "kubernetes.io/batch-memory": _MEMORY}
-    spec = {"containers": {"main": {"requests": asked, "limits": asked}}}
+    requests = {"kubernetes.io/batch-cpu": _MILLI_CPU, "kubernetes.io/batch-memory": _MEMORY}
+    spec = {"containers": {"main": {"requests": requests, "limits": requests}}}
     annotations = {"node.koordinator.sh/extended-resource-spec": json.dumps(spec)} if kind == "BE" else {}
     resources = {"requests": {"cpu": "5m"}, "limits": {"cpu": "1"}} if kind == "LS" else {}
-    made = pod(f"{kind.lower()}{number}", container(script=SCRIPT, resources=resources), annotations=annotations)
-    made["metadata"]["labels"] |= {"koordinator.sh/qosClass": kind}
-    made["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
-    return made
+    manifest_ = pod(f"{kind.lower()}{number}", container(script=SCRIPT, resources=resources), annotations=annotations)
+    manifest_["metadata"]["labels"] |= {"koordinator.sh/qosClass": kind}
+    manifest_["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
+    return manifest_
 
 
 def parse(text: str) -> First | None:
     """What a container's log says; None before it says anything."""
-    found = _LINE.search(text)
-    if found is None:
+    match = _LINE.search(text)
+    if match is None:
         return None
-    seconds, micros, *values = found.groups()
+    seconds, micros, *values = match.groups()
     return First(int(seconds) * 10**9 + int(micros) * 1000, dict(zip(FILES, values, strict=True)))
 
 

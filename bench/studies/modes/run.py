@@ -66,14 +66,14 @@ class Bench:
     def _in_mode(self, name: str, *, full: bool) -> None:
         mode = self.modes[name]
         folder = self.node.cluster.runtime.run_dir / f"a{next(self._folders)}"
-        asked = self.node.calls_until_now()
+        calls = self.node.calls_until_now()
         with in_mode(name, self.node, folder, compiled=self.options.compiled) as agent:
             if agent is not None:
                 mode.start_ms.append(agent.cpu_ms())
                 time.sleep(SETTLE_S)  # its watches begin
-                mode.start_calls.append(self.node.calls_until_now() - asked)
+                mode.start_calls.append(self.node.calls_until_now() - calls)
                 if full:
-                    self._rest(mode, agent, 0)
+                    self._measure_at_rest(mode, agent, 0)
             singles = [self._batch(agent, 1) for _ in range(self.options.singles)]
             mode.batches.setdefault(1, []).append(together(singles))
             for count in (FEW, *((MANY,) if full else ())):
@@ -81,17 +81,17 @@ class Bench:
                 mode.batches.setdefault(count, []).append(self._batch(agent, count))
             if full and agent is not None:
                 time.sleep(LOOKS_S)
-                self._rest(mode, agent, MANY)
+                self._measure_at_rest(mode, agent, MANY)
             self.node.clear()
 
     def _batch(self, agent: Agent | None, count: int) -> Batch:
         return live(self.node, agent, self.values, list(itertools.islice(self._numbers, count)))
 
-    def _rest(self, mode: Mode, agent: Agent, pods: int) -> None:
+    def _measure_at_rest(self, mode: Mode, agent: Agent, pods: int) -> None:
         """Look at the agent when nothing happens."""
-        cpu, asked = agent.cpu_ms(), self.node.calls_until_now()
+        cpu, calls_before = agent.cpu_ms(), self.node.calls_until_now()
         time.sleep(REST_S)
-        calls = (self.node.calls_until_now() - asked).total()
+        calls = (self.node.calls_until_now() - calls_before).total()
         mode.rests.append(Rest(pods, (agent.cpu_ms() - cpu) / REST_S, calls / REST_S, *agent.memory_mib()))
 
 
@@ -105,7 +105,7 @@ def measure(options: argparse.Namespace) -> dict[str, Mode]:
         bench = Bench(node, watcher, options)
         for number in range(options.rounds):
             bench.round(number)
-    return bench.studies.modes
+    return bench.modes
 
 
 def page(options: argparse.Namespace, modes: dict[str, Mode]) -> str:

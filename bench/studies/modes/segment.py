@@ -40,53 +40,53 @@ class Values:
             if "cgroup" in line:
                 self._by_cgroup.setdefault(line["cgroup"], []).append((line["ns"], line["file"], line["value"]))
 
-    def force(self, cgroup: str, wanted: Mapping[str, str]) -> tuple[int | None, bool]:
+    def force(self, cgroup: str, policy: Mapping[str, str]) -> tuple[int | None, bool]:
         """When all was in force first, and whether it is now."""
-        return in_force(self._by_cgroup.get(cgroup, ()), wanted)
+        return in_force(self._by_cgroup.get(cgroup, ()), policy)
 
 
 def live(node: BenchNode, agent: Agent | None, values: Values, numbers: Sequence[int]) -> Batch:
     """Make pods of these numbers beside those that are there, and follow them."""
-    used, waited, asked = _cost(node, agent)
-    there = len(node.cluster.api.pods())
-    made: dict[str, tuple[Json, str, int]] = {}
+    used, waited, calls = _cost(node, agent)
+    pod_count = len(node.cluster.api.pods())
+    created: dict[str, tuple[Json, str, int]] = {}
     for number in numbers:
-        wanted = manifest(number)
-        uid, began = node.cluster.api.make(wanted)
-        made[uid] = wanted, kind_of(number), began
-    pods = {pod["metadata"]["uid"]: pod for pod in node.cluster.wait_running(there + len(made))}
-    ids = {uid: container_ids(pods[uid])[0] for uid in made}
+        manifest_ = manifest(number)
+        uid, began = node.cluster.api.make(manifest_)
+        created[uid] = manifest_, kind_of(number), began
+    pods = {pod["metadata"]["uid"]: pod for pod in node.cluster.wait_running(pod_count + len(created))}
+    ids = {uid: container_ids(pods[uid])[0] for uid in created}
     if agent is not None:
-        _wait_for_policy(values, {ids[uid]: WANTED[kind] for uid, (_, kind, _) in made.items()})
+        _wait_for_policy(values, {ids[uid]: WANTED[kind] for uid, (_, kind, _) in created.items()})
     used_now, waited_now, asked_now = _cost(node, agent)
     values.take()
     lives = []
-    for uid, (wanted, kind, began) in made.items():
-        found = _first(node, wanted, uid)
-        force_ns, kept = values.force(ids[uid], WANTED[kind])
-        lives.append(Life(kind, began, found.ns, found.right(kind), force_ns, kept))
-    count = len(made)
-    return Batch(lives, (waited_now - waited) / count, (used_now - used) / count, asked_now - asked)
+    for uid, (manifest_, kind, began) in created.items():
+        first_values = _first(node, manifest_, uid)
+        force_ns, is_lasting = values.force(ids[uid], WANTED[kind])
+        lives.append(Life(kind, began, first_values.ns, first_values.right(kind), force_ns, is_lasting))
+    count = len(created)
+    return Batch(lives, (waited_now - waited) / count, (used_now - used) / count, asked_now - calls)
 
 
 def _cost(node: BenchNode, agent: Agent | None) -> tuple[float, float, Counter[str]]:
     return agent.cpu_ms() if agent is not None else 0.0, node.cri_ms(), node.calls_until_now()
 
 
-def _wait_for_policy(values: Values, wanted: Mapping[str, Mapping[str, str]]) -> None:
+def _wait_for_policy(values: Values, policies: Mapping[str, Mapping[str, str]]) -> None:
     """Wait until all of these cgroups have their values, or as long as there is any sense in it."""
     deadline = time.monotonic() + PATIENCE_S
-    left = dict(wanted)
-    while left and time.monotonic() < deadline:
+    pending = dict(policies)
+    while pending and time.monotonic() < deadline:
         values.take()
-        left = {cgroup: each for cgroup, each in left.items() if values.force(cgroup, each)[0] is None}
+        pending = {cgroup: policy for cgroup, policy in pending.items() if values.force(cgroup, policy)[0] is None}
         time.sleep(0.05)
 
 
-def _first(node: BenchNode, wanted: Json, uid: str) -> First:
+def _first(node: BenchNode, pod: Json, uid: str) -> First:
     deadline = time.monotonic() + _LOGS_S
-    while (found := first(node.cluster.kubelet.folder, wanted, uid)) is None:
+    while (first_values := first(node.cluster.kubelet.folder, pod, uid)) is None:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"pod {wanted['metadata']['name']} has said nothing")
+            raise RuntimeError(f"pod {pod['metadata']['name']} has said nothing")
         time.sleep(0.05)
-    return found
+    return first_values

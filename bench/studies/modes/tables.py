@@ -38,8 +38,8 @@ def _life_cells(name: str, batches: Sequence[Batch], base: Sequence[Batch]) -> l
     every = [life for batch in batches for life in batch.lives]
     starts = [life.start_ms for life in every]
     paired = list(zip(batches, base, strict=False))  # a mode that failed has fewer rounds
-    start = ratios([_median(ours) for ours, _ in paired], [_median(theirs) for _, theirs in paired])
-    cri = ratios([ours.cri_ms for ours, _ in paired], [theirs.cri_ms for _, theirs in paired])
+    start = ratios([_median(mode) for mode, _ in paired], [_median(baseline) for _, baseline in paired])
+    cri = ratios([mode.cri_ms for mode, _ in paired], [baseline.cri_ms for _, baseline in paired])
     cells = [str(len(every)), f"{quantile(starts, 0.5):.0f}", f"{quantile(starts, 0.99):.0f}", start]
     cells += [f"{statistics.median(batch.cri_ms for batch in batches):.0f}", cri]
     return cells + (["never", "", "all", "always", ""] if name == NONE else _policy_cells(every))
@@ -66,15 +66,15 @@ def agents(modes: Mapping[str, Mode]) -> str:
     for name, mode in modes.items():
         if name == NONE or not mode.start_ms:
             continue
-        by_pods = {count: [batch.cpu_ms for batch in each] for count, each in sorted(mode.batches.items())}
+        by_pods = {count: [batch.cpu_ms for batch in batches] for count, batches in sorted(mode.batches.items())}
         cpu = "; ".join(f"{count}: {cell(values)}" for count, values in by_pods.items())
-        numbers = sorted({rest.pods for rest in mode.rests})
-        rest = "; ".join(f"{n}: {cell([r.cpu_ms for r in mode.rests if r.pods == n])}" for n in numbers)
-        most = [rest for rest in mode.rests if rest.pods == numbers[-1]] if numbers else []
-        memory = [_mib([getattr(each, what) for each in most]) for what in ("rss_mib", "pss_mib")]
-        asked = [_calls(mode.start_calls, len(mode.start_calls)), _calls(*_during(mode))]
-        minute = f"{statistics.mean(each.calls for each in mode.rests) * 60:.1f}" if mode.rests else ""
-        rows.append([name, cell(mode.start_ms), cpu, rest, *memory, *asked, minute])
+        numbers = sorted({at_rest.pods for at_rest in mode.rests})
+        rest_cells = "; ".join(f"{n}: {cell([r.cpu_ms for r in mode.rests if r.pods == n])}" for n in numbers)
+        largest = [at_rest for at_rest in mode.rests if at_rest.pods == numbers[-1]] if numbers else []
+        memory = [_mib([getattr(at_rest, what) for at_rest in largest]) for what in ("rss_mib", "pss_mib")]
+        calls = [_calls(mode.start_calls, len(mode.start_calls)), _calls(*_during(mode))]
+        minute = f"{statistics.mean(at_rest.calls for at_rest in mode.rests) * 60:.1f}" if mode.rests else ""
+        rows.append([name, cell(mode.start_ms), cpu, rest_cells, *memory, *calls, minute])
     return table(_AGENTS, rows)
 
 
@@ -83,15 +83,15 @@ def _mib(values: Sequence[float]) -> str:
 
 
 def _during(mode: Mode) -> tuple[list[Counter[str]], int]:
-    batches = [batch for each in mode.batches.values() for batch in each]
+    batches = [batch for group in mode.batches.values() for batch in group]
     return [batch.calls for batch in batches], sum(len(batch.lives) for batch in batches)
 
 
 def _calls(counted: Sequence[Counter[str]], among: int) -> str:
     """Calls by verb, for each of so many."""
     verbs: Counter[str] = Counter()
-    for each in counted:
-        for what, count in each.items():
+    for calls in counted:
+        for what, count in calls.items():
             verbs[what.partition(" ")[0]] += count
     return ", ".join(f"{count / among:.2g} {verb}" for verb, count in sorted(verbs.items())) or "0"
 

@@ -10,13 +10,13 @@ import time
 import pytest
 
 from bench.studies.apiserver import grid, tables
-from bench.studies.apiserver.tables import Cell, Taken
+from bench.studies.apiserver.tables import Cell, ViewCost
 from bench.studies.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
 from tests.peers.drivers import LineProcess
 
 
-def taken(*ms: float) -> Taken:
-    return Taken([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+def view_cost(*ms: float) -> ViewCost:
+    return ViewCost([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
 
 
 @pytest.mark.parametrize("cell", [Cell(1, 1, 512), Cell(3, 5, 4096)])
@@ -26,7 +26,7 @@ def test_a_runtime_has_the_pods_and_containers_that_the_api_has(cell: Cell) -> N
         item = grid.manifest(number, cell) | grid.status(number, cell)
         item["metadata"] |= {"uid": f"uid-{number}"}
         items.append(item)
-    told = grid.told(items, cell)
+    told = grid.runtime_state(items, cell)
     pods = {pod.id: pod.uid for pod in told.pods}
     view = View(dict.fromkeys(pods.values()), {each.id: pods[each.pod_sandbox_id] for each in told.containers})
     assert same(listed(items), view)
@@ -62,15 +62,15 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
 
 
 def test_rubiks_informers_are_a_row_for_each_place() -> None:
-    ways = {INFORMER_LIST: taken(20.0, 40.0), INFORMER: taken(1.0, 2.0)}
+    ways = {INFORMER_LIST: view_cost(20.0, 40.0), INFORMER: view_cost(1.0, 2.0)}
     row = [each.strip() for each in tables.informers([(Cell(10, 1, 512, 5.0), ways)]).splitlines()[2].split("|")]
     assert row[1:3] == ["10", "5"]
     assert row[5:7] == ["0.05 (0.05-0.05)", "yes"]
 
 
 def test_each_place_on_the_grid_is_a_row_that_says_whether_the_goal_is_reached() -> None:
-    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), READY: taken(1.0, 2.0)}
-    slow = ways | {READY: taken(10.0, 10.0)}
+    ways = {LISTED: view_cost(20.0, 40.0), CACHED: view_cost(10.0, 20.0), READY: view_cost(1.0, 2.0)}
+    slow = ways | {READY: view_cost(10.0, 10.0)}
     near, far = tables.grid([(Cell(10, 2, 4096), slow), (Cell(1, 1, 512, 5.0), ways)]).splitlines()[2:]
     assert [each.strip() for each in near.split("|")][1:5] == ["10", "2", "4", "0"]
     assert "| no " in near

@@ -23,7 +23,7 @@ WATCH = [sys.executable, "-m", "bench.studies.modes.watcher"]
 
 def life(first_ms: int, force_ms: int | None, *, right: bool) -> Life:
     force = None if force_ms is None else force_ms * MS
-    return Life("LS", 0, first_ms * MS, right, force, kept=force is not None)
+    return Life("LS", 0, first_ms * MS, right, force, lasting=force is not None)
 
 
 def batch(*lives: Life, cri_ms: float = 100.0) -> Batch:
