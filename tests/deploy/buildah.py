@@ -42,10 +42,10 @@ def buildah_with_base() -> Iterator[Buildah]:
         tool = Buildah(Path(folder))
         base = Path(folder, "base")
         lay_out(base)
-        made = tool("from", "scratch").splitlines()[-1]
-        tool("copy", "--quiet", made, base, "/")
-        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", made)
-        tool("commit", "--quiet", made, "nri-base")
+        name = tool("from", "scratch").splitlines()[-1]
+        tool("copy", "--quiet", name, base, "/")
+        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", name)
+        tool("commit", "--quiet", name, "nri-base")
         yield tool
 
 
@@ -71,8 +71,8 @@ def _build(tool: Buildah, image: str, wheels: Path, requirements: str, container
 @contextlib.contextmanager
 def container(buildah: Buildah, image: str) -> Iterator[str]:
     """A container of an image, for `buildah run` and `buildah mount`."""
-    made = buildah("from", "--pull-never", image).splitlines()[-1]
+    name = buildah("from", "--pull-never", image).splitlines()[-1]
     try:
-        yield made
+        yield name
     finally:
-        buildah("rm", made)
+        buildah("rm", name)

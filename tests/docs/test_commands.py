@@ -27,12 +27,12 @@ OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
 def shown_commands(page: Path) -> list[str]:
     """Command lines of console blocks, and those between backticks."""
     text = page.read_text(encoding="utf-8")
-    found = SPAN.findall(text)
+    commands = SPAN.findall(text)
     for block in read_blocks(page):
         if block.language == "console":
             joined = block.text.replace("\\\n", " ")
-            found += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
-    return [line.removeprefix("sudo ") for line in found]
+            commands += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+    return [line.removeprefix("sudo ") for line in commands]
 
 
 def words_of(line: str) -> list[str]:
@@ -50,15 +50,13 @@ def check_nri(words: list[str]) -> None:
     while True:
         if isinstance(command, Run):
             words, _ = command.split(context, words)
-        _, rest, _ = command.make_parser(context).parse_args(list(words))
-        if not isinstance(command, click.Group) or not rest:
+        _, remaining, _ = command.make_parser(context).parse_args(list(words))
+        if not isinstance(command, click.Group) or not remaining:
             return
-        _, found, words = command.resolve_command(context, rest)
-        assert found is not None
-        context = click.Context(
-            found, parent=context, obj=settings, **{"info_name": found.name, **found.context_settings}
-        )
-        command = found
+        _, verb, words = command.resolve_command(context, remaining)
+        assert verb is not None
+        context = click.Context(verb, parent=context, obj=settings, **{"info_name": verb.name, **verb.context_settings})
+        command = verb
 
 
 COMMANDS = sorted(
@@ -97,7 +95,7 @@ def sections_of(text: str) -> list[str]:
 
 
 def documents_of(text: str) -> list[object] | None:
-    return [each for each in yaml.safe_load_all(text) if each is not None] or None
+    return [document for document in yaml.safe_load_all(text) if document is not None] or None
 
 
 LANGUAGES = {"yaml": documents_of, "toml": tomllib.loads, "json": json.loads, "ini": sections_of}

@@ -33,7 +33,7 @@ def test_targets_of_make_exist() -> None:
     assert [(page, target) for page, target in sorted(named) if target not in targets] == []
 
 
-def test_each_group_of_stages_is_in_the_table_with_the_run_that_it_is_in_from() -> None:
+def test_each_group_of_stages_is_in_the_table_with_its_run() -> None:
     text = (ROOT / "tests/README.md").read_text()
     table = {
         (group, since.strip("`")) for group, since in re.findall(r"(?m)^\| `(\w+)` \|[^|]*\| ([^|]+) \|[^|]*\|$", text)

@@ -43,13 +43,13 @@ def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_af
     pod, container = m.PodSandbox(id="p"), m.Container(id="c", pod_sandbox_id="p")
 
     def update(shares: int, number: int) -> str:
-        asked = nri.Update("c").set_cpu_shares(shares).message
-        (result,) = example.update(OrderedUpdates([asked], Numbers(number)))
+        update_ = nri.Update("c").set_cpu_shares(shares).message
+        (result,) = example.update(OrderedUpdates([update_], Numbers(number)))
         return "".join(row.outcome for row in result.fields)
 
     def shares() -> int:
-        found: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
-        return found
+        value: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
+        return value
 
     example.run_pod(pod)
     before = next(ARRIVALS)

@@ -79,9 +79,9 @@ def written(text: str) -> bytes:
     for line in text.splitlines():
         if not line.strip():
             continue
-        found = LINE.fullmatch(line)
-        assert found, f"not hex digits and then words: {line!r}"
-        data += bytes.fromhex(found["hex"])
+        match = LINE.fullmatch(line)
+        assert match, f"not hex digits and then words: {line!r}"
+        data += bytes.fromhex(match["hex"])
     return data
 
 

@@ -220,12 +220,12 @@ def lines_with(text: str, source: str) -> list[int]:
 
 def mutated(mutant: Mutant, source: str) -> str:
     """The file with the mistake. Raises ValueError if the text does not stand in exactly one line."""
-    found = lines_with(mutant.text, source)
-    if len(found) != 1:
-        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in {len(found)} lines, not in one")
+    matches = lines_with(mutant.text, source)
+    if len(matches) != 1:
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} is in {len(matches)} lines; it must be in exactly one")
     lines = source.splitlines(keepends=True)
-    line = lines[found[0]]
+    line = lines[matches[0]]
     if line.count(mutant.text) != 1:
         raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in its line more than once")
-    lines[found[0]] = line.replace(mutant.text, mutant.instead)
+    lines[matches[0]] = line.replace(mutant.text, mutant.instead)
     return "".join(lines)

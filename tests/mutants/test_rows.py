@@ -17,12 +17,12 @@ def test_every_row_fits_one_line_and_has_its_tests() -> None:
     for mutant in MUTANTS:
         source = (ROOT / "src/nri" / mutant.file).read_text(encoding="utf-8")
         try:
-            made = mutated(mutant, source)
-            compile(made, mutant.file, "exec")
+            changed = mutated(mutant, source)
+            compile(changed, mutant.file, "exec")
         except (ValueError, SyntaxError) as error:
             wrong.append(f"{name(mutant)}: {error}")
             continue
-        if made == source:
+        if changed == source:
             wrong.append(f"{name(mutant)}: it changes nothing")
         if not (ROOT / "tests" / mutant.tests.partition("::")[0]).exists():
             wrong.append(f"{name(mutant)}: there is no tests/{mutant.tests}")

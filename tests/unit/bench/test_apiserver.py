@@ -15,12 +15,15 @@ from tests.peers.drivers import LineProcess
 
 
 def pod(uid: str, *containers: str) -> dict[str, Any]:
-    rows = [{"containerID": f"containerd://{each}" if each else "", "state": {}} for each in containers]
+    rows = [
+        {"containerID": f"containerd://{container_id}" if container_id else "", "state": {}}
+        for container_id in containers
+    ]
     return {"metadata": {"uid": uid}, "status": {"containerStatuses": rows}}
 
 
 def view_cost(*ms: float) -> ViewCost:
-    return ViewCost([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+    return ViewCost([[value] for value in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
 
 
 def test_a_list_is_a_view_of_pods_and_of_the_containers_that_have_ids() -> None:
@@ -70,7 +73,7 @@ def test_a_ratio_of_views_is_that_of_the_rounds() -> None:
     assert "0.10 (0.10-0.10)" in row
 
 
-def test_a_lag_before_the_start_is_negative_and_one_that_nobody_told_is_none() -> None:
+def test_a_lag_before_the_start_is_negative_and_a_missing_one_is_none() -> None:
     text = tables.lags({"1 pod": [Lag("NRI", [-50.0, -40.0]), Lag("poll", [])]})
     assert "| 1 pod | NRI     | 2          | -50   | -40" in text
     assert "| 1 pod | poll    | 0          |" in text

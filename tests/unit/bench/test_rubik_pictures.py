@@ -1,4 +1,4 @@
-"""Plots of rubik's services: the longest bar is as long as there is room, and what is told is escaped."""
+"""Plots of rubik's services: the longest bar fills the width, and texts are escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.studies.rubik_pictures import OURS, PLAIN, bars, line
 def test_bars_are_as_long_as_their_values_and_names_are_escaped() -> None:
     text = bars("a < b", [("one", 5.0, "5 ms", OURS), ("two", 10.0, "10 ms", PLAIN)])
     ET.fromstring(text)
-    short, long = (float(each) for each in re.findall(r'<rect x="190"[^>]* width="([\d.]+)"', text))
+    short, long = (float(width) for width in re.findall(r'<rect x="190"[^>]* width="([\d.]+)"', text))
     assert long == 2 * short
     assert "a &lt; b" in text
     assert bars("nothing", [("none", 0.0, "0", OURS)])

@@ -57,7 +57,7 @@ def runs_of(folder: Path) -> int:
     [(CHILD, "== 'xx'"), (THREAD, "== 'xx'"), ("pass", GARBAGE)],
     ids=["a process", "a thread", "an earlier test's garbage"],
 )
-def test_one_that_passes_alone_the_second_time_counts_and_is_listed_with_what_it_said(
+def test_a_test_that_passes_alone_counts_and_is_listed(
     starts: str, condition: str, tmp_path: Path, record: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=starts, condition=condition)
@@ -84,9 +84,7 @@ def test_one_that_fails(starts: str, condition: str, runs: int, tmp_path: Path, 
     assert not record.exists()
 
 
-def test_beside_one_that_goes_on_failing_it_is_listed_all_the_same_and_the_stage_fails(
-    tmp_path: Path, record: Path
-) -> None:
+def test_an_unsteady_test_is_listed_if_another_one_fails(tmp_path: Path, record: Path) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=CHILD, condition="== 'xx'")
     outcome = outcome_of(tmp_path, text + "\ndef test_broken(): raise OSError\n")
 
