@@ -47,7 +47,7 @@ spec:
       maxUnavailable: 1
   template:
     spec:
-      # It has to be there before the pods that it adjusts, on every node, and it talks to no API server.
+      # It must start before the pods that it adjusts, on every node. It does not use the API server.
       priorityClassName: system-node-critical
       automountServiceAccountToken: false
       enableServiceLinks: false
@@ -62,7 +62,7 @@ spec:
           args:
 {args}
           env:
-            - name: NRI_PLUGIN_NAME # which of the image's plugins
+            - name: NRI_PLUGIN_NAME # selects a plugin of the image
               value: {name}
           resources:
             requests:
@@ -81,7 +81,7 @@ spec:
             seccompProfile:
               type: RuntimeDefault
           volumeMounts:
-            # The folder, not the socket: a runtime that restarts makes a new one, and a mount of the old stays dead.
+            # The folder, not the socket: a restarted runtime makes a new socket, and a mount of the old one stays dead.
             - name: nri-socket
               mountPath: {socket_dir}
               readOnly: true
@@ -117,7 +117,7 @@ patches:
         value: {{name: config, configMap: {{name: {name}}}}}
 """
 
-#: Beside the plugin: what brings it the custom resource of its node. Only these containers have a token.
+#: Containers that give the plugin the custom resource of its node. Only these have a token.
 FOLLOWED = """\
 resources:
   - ../base

@@ -37,20 +37,20 @@ from tools.deployment.readme import readme
 Json = dict[str, Any]
 
 VALUES = """\
-# Values for an operator to choose. needs.yaml says which access to the node each choice gives.
+# Values of the chart. needs.yaml lists the access to the node that each choice opens.
 {of_image}
-# The agent's settings: nri agent keys explains them. A hook that is switched on opens what it needs.
+# The agent's settings, see nri agent keys. An enabled hook opens the access that it needs.
 config:
 {config}
-# Anolis OS or Alibaba Cloud Linux: group identities are switched on in the kernel.
+# Anolis OS or Alibaba Cloud Linux: enable group identities in the kernel.
 anolis: false
-# Further flags, word by word, for example ["-v"].
+# Further flags, one item each, for example ["-v"].
 args: []
 
-# Where the node has what needs.yaml names, if elsewhere, for example {{nri-socket: /run/other}}.
+# Directories of needs.yaml that are elsewhere on your nodes, for example {{nri-socket: /run/other}}.
 hostPaths: {{}}
 
-# A role and an account of their own in the apiserver; false if you make them yourself, by these names.
+# Create roles and a service account in the apiserver; false if you create them yourself, with the same names.
 rbac: true
 # With SELinux, a type that may connect to the runtime's socket and write cgroups, for example {{type: spc_t}}.
 seLinuxOptions: {{}}

@@ -48,7 +48,7 @@ labels:
 """
 
 DAEMON_SET = """\
-# Koordinator's QoS rules for the pods of each node. Its settings are agent.yaml, beside this file.
+# Koordinator's QoS rules for the pods of each node. Its settings are in agent.yaml.
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -66,7 +66,7 @@ spec:
       labels:
         app.kubernetes.io/name: {name}
     spec:
-      # It has to be there before the pods that it decides for, on every node.
+      # It must start before the pods that it decides for, on every node.
       priorityClassName: system-node-critical
       serviceAccountName: {name}
       enableServiceLinks: false
@@ -105,7 +105,7 @@ spec:
             limits:
               memory: "256Mi"
           securityContext:
-            runAsUser: 0 # cgroups and the runtime's socket belong to root; nothing else of root's power is kept
+            runAsUser: 0 # cgroups and the runtime's socket belong to root; all other capabilities are dropped
             runAsGroup: 0
             privileged: false
             allowPrivilegeEscalation: false
@@ -113,14 +113,14 @@ spec:
             capabilities:
               drop:
                 - ALL
-              add: [] # components append theirs
+              add: [] # components append to this list
             seccompProfile:
               type: RuntimeDefault
           volumeMounts:
             - name: config
               mountPath: {config_dir}
               readOnly: true
-            # Where nri agent explain asks; only root can open it.
+            # The socket of nri agent explain; only root can open it.
             - name: socket
               mountPath: {socket_dir}
 {mounts}      volumes:

@@ -39,10 +39,10 @@ def text() -> str:
     shared = [row for row in rows if row.choice in ("always", "mode")]
     lines = [
         UNIT.format(name=NAME, venv=VENV),
-        "# Root because of cgroups and the runtime's sockets; what it needs besides:",
+        "# Root because of cgroups and the runtime's sockets. Its other needs:",
         *rights([line for row in shared for line in row.unit]),
         "",
-        "# Hooks that are off at first need more. Put their lines into a drop-in: systemctl edit nri-agent",
+        "# Hooks that are off by default need more. Add their lines in a drop-in: systemctl edit nri-agent",
     ]
     lines += [line for row in rows if row not in shared for line in _comments(row)]
     return "\n".join([*lines, *INSTALL])
