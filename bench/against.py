@@ -23,16 +23,16 @@ from bench.cases import CASES, SYNC, Case
 from bench.pairs import Pairing, Round, pairing, rss_kb, spawn_ms
 from bench.report import spread, table
 
-#: Rounds that the same processes take part in.
+#: Rounds with the same processes.
 SITTING = 4
-#: What is told of each build: its name, and whether it is compiled.
+#: Builds by name; the value is whether it is compiled.
 BUILDS = {"compiled": True, "pure": False}
 BOTH = ("runtime", "plugin")
 
 
 @dataclass
 class Figure:
-    """One figure of one build: what both revisions had, round by round.
+    """One figure of one build, for both revisions and each round.
 
     Attributes:
         unit: of the values, as the table shows it.
@@ -45,7 +45,7 @@ class Figure:
     before: list[float] = field(default_factory=list)
 
     def ratio(self) -> tuple[float, float, float]:
-        """Present to before: the median of the rounds, and the bounds of their middle half."""
+        """The ratio of present to before: the median of the rounds, and the bounds of their middle half."""
         return spread([now / then for now, then in zip(self.present, self.before, strict=True)])
 
     @property
@@ -69,13 +69,13 @@ Figures = Mapping[str, Mapping[str, Figure]]
 
 
 class Comparison:
-    """Measures cases of the present revision beside those of another one.
+    """Measures cases of the present revision and of another one.
 
     Args:
-        before: a checkout of the other one.
+        before: a checkout of the other revision.
         builds: of BUILDS.
         rounds: how often each case is measured, in all.
-        scale: what part of a round's events is enough.
+        scale: the share of a round's events to run.
     """
 
     def __init__(self, before: Path, builds: Iterable[str], rounds: int, scale: float = 1.0) -> None:
@@ -178,7 +178,7 @@ def describe(title: str, figures: Figures) -> str:
 
 
 def verdict(revision: str, measured: Mapping[str, Figures]) -> tuple[str, bool]:
-    """The last line: what is worse than before beyond its spread; and whether anything is."""
+    """The last line, which names the figures that are worse beyond their spread; and whether there are any."""
     worse = [
         f"{case} ({build}: {', '.join(bad)})"
         for case, figures in measured.items()
@@ -191,14 +191,14 @@ def verdict(revision: str, measured: Mapping[str, Figures]) -> tuple[str, bool]:
 
 
 def run(revision: str, names: Sequence[str], rounds: int, scale: float, builds: Sequence[str]) -> int:
-    """Measure, print a table for each case as it is done, and a last line; 1 if something is worse, else 0.
+    """Measure; print a table for each case and a last line. Returns 1 if a figure is worse, else 0.
 
-    RevisionError: the revision is not there, has no benchmarks, or cannot be compiled.
+    RevisionError: the revision does not exist, has no benchmarks, or cannot be compiled.
     """
     before = checkout(revision)
     for name in builds:
         for root in (ROOT, before):
-            Build(root, BUILDS[name]).path()  # compiling takes minutes: not between two rounds
+            Build(root, BUILDS[name]).path()  # compile now: it takes minutes and must not happen between two rounds
     case_names = cases_of(before)
     comparison = Comparison(before, builds, rounds, scale)
     measured: dict[str, Figures] = {}
@@ -206,7 +206,7 @@ def run(revision: str, names: Sequence[str], rounds: int, scale: float, builds: 
     for name in names:
         title = CASES[name].title if name in CASES else name
         if name not in case_names:
-            print(f"### {title}\n\nskipped: the benchmarks of {revision} do not know {name}\n", flush=True)
+            print(f"### {title}\n\nskipped: the benchmarks of {revision} do not have {name}\n", flush=True)
             continue
         measured[name] = comparison.measure(name)
         print(describe(title, measured[name]), flush=True)

@@ -21,7 +21,7 @@ CHECKOUTS = ROOT / "build" / "bench"
 
 
 class RevisionError(Exception):
-    """A revision cannot be measured; the text says why."""
+    """A revision cannot be measured; the text has the reason."""
 
 
 class Build(NamedTuple):
@@ -29,7 +29,7 @@ class Build(NamedTuple):
 
     Attributes:
         root: a checkout.
-        compiled: with what mypyc makes of it, else the source as it is.
+        compiled: whether mypyc compiles it.
     """
 
     root: Path
@@ -40,7 +40,7 @@ class Build(NamedTuple):
         return ["/usr/bin/env", f"PYTHONPATH={self.path()}", sys.executable, self.root / "bench" / f"{role}.py"]
 
     def path(self) -> str:
-        """PYTHONPATH for what runs this build; the compiled package is built now, if need be."""
+        """PYTHONPATH for what runs this build; the compiled package is built now, if needed."""
         package = compiled(self.root) if self.compiled else self.root / "src"
         return os.pathsep.join((str(package), str(self.root)))
 
@@ -68,11 +68,11 @@ def _git(*words: str) -> str:
 
 
 def checkout(revision: str) -> Path:
-    """A git worktree of a revision, made now if it is not there. RevisionError if there is no such revision."""
+    """A git worktree of a revision, created if needed. RevisionError if the revision does not exist."""
     try:
         commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     except RevisionError:
-        raise RevisionError(f"there is no revision {revision!r} of this project here") from None
+        raise RevisionError(f"revision {revision!r} not found in this repository") from None
     root = CHECKOUTS / commit[:12]
     if not (root / "bench").is_dir():
         _git("worktree", "prune")  # a folder that `make clean` removed is still on git's list
@@ -81,7 +81,7 @@ def checkout(revision: str) -> Path:
 
 
 def cases_of(root: Path) -> list[str]:
-    """The cases that a checkout's own benchmarks know, by name. RevisionError if it has none."""
+    """The names of the cases in a checkout's benchmarks. RevisionError if it has none."""
     text = "from bench.run import CASES; print(*CASES)"
     process = subprocess.run(
         [sys.executable, "-c", text],
@@ -92,5 +92,5 @@ def cases_of(root: Path) -> list[str]:
         check=False,
     )
     if process.returncode:
-        raise RevisionError(f"{root.name} has no benchmarks that can be driven: {process.stderr.strip()[-300:]}")
+        raise RevisionError(f"{root.name} has no usable benchmarks: {process.stderr.strip()[-300:]}")
     return [*process.stdout.split(), "sync", "start", "memory"]

@@ -27,7 +27,7 @@ class Case:
     recorder: bool = False
 
     def scaled(self, scale: float) -> int:
-        """So many events of a round's, but at least some for each caller."""
+        """The number of events in a scaled round; at least some for each caller."""
         return max(self.callers * 4, int(self.events * scale))
 
 

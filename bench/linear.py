@@ -17,7 +17,7 @@ from collections.abc import Callable
 from tests.support.growing import creations, placements, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
-#: Twice the input may cost so many times as much.
+#: Twice the input may cost at most this many times as much.
 MAX_GROWTH = 2.3
 RUNS = 7
 #: A run that is shorter than this is done with a larger input, in seconds.

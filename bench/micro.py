@@ -217,7 +217,7 @@ def instructions(names: list[str], folder: Path) -> dict[str, float]:
 
 
 def run_counted(calls: dict[str, Callable[[], None]], events: int) -> None:
-    """Run each case so many times, once warm, between two calls of getppid."""
+    """Run each case this many times, once warm, between two calls of getppid."""
     for call in calls.values():
         for _ in range(WARM):
             call()

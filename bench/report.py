@@ -145,7 +145,7 @@ class Document:
         return text
 
     def recorder(self, case: Case, measured: Measured) -> str:
-        """The price of a recorder: each build with one beside the same without."""
+        """The cost of a recorder: each build with and without one."""
         rows = []
         for name, p50 in measured.p50.items():
             base = name.rpartition(", ")[0] + ", nothing recorded"

@@ -133,7 +133,7 @@ class Runtime:
         return {"ns": [x for durations in results for x in durations], "wall_ns": wall, "cpu_ns": cpu_ns() - cpu}
 
     def node(self, containers: int, **_: object) -> None:
-        """Create so many containers, two in a pod, which all stay."""
+        """Create this many containers, two in a pod, which all stay."""
         for i in range(containers):
             pod = m.PodSandbox.FromString(self.pod.SerializeToString())
             container = m.Container.FromString(self.container.SerializeToString())

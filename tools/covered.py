@@ -1,7 +1,7 @@
 """Which lines and branches of each file the tests run, and whether that is enough: 90 % of either.
 
     python tools/covered.py run -q tests/unit   pytest with these arguments, measured; forgets what was measured before
-    python tools/covered.py add -q tests/faults the same, beside what was measured before
+    python tools/covered.py add -q tests/faults the same, added to earlier measurements
     python tools/covered.py                     the files below the bound, with what is not run; exit code 1 if any
     python tools/covered.py --all stub          the same of all files whose path has `stub` in it, good or not
 

@@ -1,7 +1,7 @@
 """Generate the NRI messages from their .proto: `python tools/generate_api.py`, or compare with `--check`.
 
-One job: `proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (modules and type stub), which is checked in.
-Rules:
+`proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (modules and type stub), which is checked in.
+Differences from the output of protoc:
 
 - The pool path is `nri/pkg/api/v1alpha1/api.proto`, because a second file called `api.proto` (CRI has one) in the
   default descriptor pool fails the import.
@@ -63,7 +63,7 @@ def replace_once(pattern: str, replacement: str, text: str) -> str:
 
 
 def split_module(text: str) -> tuple[str, str]:
-    """Lower the version demand, put in our module name and move the serialized descriptor into a module of its own."""
+    """Lower the version demand, put in our module name and move the serialized descriptor into its own module."""
     major, minor, patch = FLOOR
     text = replace_once(r"# Protobuf Python Version: .*", f"# Protobuf Python Version: {major}.{minor}.{patch}", text)
     demand = f"Domain.PUBLIC,\n    {major},\n    {minor},\n    {patch},"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # The protobuf runtime that the code asks for: pyproject.toml's lower bound, as for the NRI
-# messages (`generate_api.py` says why that is sound), not the one of the machine that generates.
+# messages (`generate_api.py` explains it), not the one of the machine that generates.
 FLOOR = (6, 31, 1)
 
 

@@ -208,7 +208,7 @@ def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
 
 
 def knobs() -> str:
-    """Every knob of a cgroup, with its file on both versions."""
+    """Every cgroup setting, with its file on both versions."""
 
     def files(places: tuple[Place, ...], instead: str) -> str:
         names = [f"[`{place.file}`]" if place.only else f"`{place.file}`" for place in places]
@@ -224,7 +224,7 @@ def knobs() -> str:
 
 
 def plugin_needs() -> str:
-    """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
+    """The access to a node that each bundled plugin needs, from deploy/plugins.yaml."""
     rows = []
     for need in deployment.read():
         paths = ", ".join(f"`{mount.host}`{' (written)' if mount.write else ''}" for mount in need.mounts) or "-"

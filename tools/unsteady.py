@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "build" / "unsteady.txt"
-#: More failures of a stage are not chance, and none of them runs again.
+#: With more failures in a stage, none of them runs again: they are not chance.
 MAX_RERUNS = 5
 #: The property in the report of a test that may run again (tests/conftest.py).
 PROPERTY = "may run again"

@@ -26,7 +26,7 @@ from nri.mux import trunk
 from nri.testing import FakeRuntime, make_container, make_pod
 
 PACKAGE = Path(nri.__file__).parent
-#: So many events are profiled, after as many that are not: what is made once and kept is no part of an event.
+#: The number of profiled events, after as many unprofiled ones, which create what is made only once.
 EVENTS = 9
 
 _INSIDE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")

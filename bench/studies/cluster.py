@@ -124,7 +124,7 @@ class Cluster:
         return pods
 
     def wait_running(self, count: int) -> list[Json]:
-        """Wait until so many pods run; returns them."""
+        """Wait until this many pods run; returns them."""
         return self.wait(lambda pods: len(pods) == count and all(map(runs, pods)), f"{count} running pods")
 
     def clear(self) -> None:
@@ -187,7 +187,7 @@ def _weigh(cgroup: str) -> None:
 
 
 def wait_for_node(api: Api) -> None:
-    """Wait until kubelet has told the API of its node."""
+    """Wait until the kubelet has registered its node in the API."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(RuntimeError):

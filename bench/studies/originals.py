@@ -1,7 +1,7 @@
-"""`python -m bench placement --original NAME=PROGRAM`: topology-aware or balloons beside nri-plugins' program in Go.
+"""`python -m bench placement --original NAME=PROGRAM`: topology-aware or balloons compared with nri-plugins in Go.
 
-Both are programs beside a runtime of this package, each on a socket of its own, with the same configuration, machine,
-pods and containers, in turns. With so many containers present one more is created, updated and stopped, over and over;
+Both are programs with a runtime of this package, each on its own socket, with the same configuration, machine,
+pods and containers, in turns. With this many containers present one more is created, updated and stopped, repeatedly;
 what is counted is the time until the runtime has the answer. The plugins start anew in each round, and that is from
 spawn until they are configured. Processor time and memory are those of the plugin's process.
 
@@ -77,14 +77,14 @@ def container_in(pod: m.PodSandbox, name: str, cpu_m: int) -> m.Container:
 
 
 def one(number: int, kind: str) -> tuple[m.PodSandbox, m.Container]:
-    """A pod with its container: one with a CPU of its own, one that shares, or one that asks for nothing."""
+    """A pod with its container: one with its own CPU, one that shares, or one that asks for nothing."""
     qos, cpu_m = {"own": ("Guaranteed", 1000), "shares": ("Burstable", 110), "idle": ("BestEffort", 0)}[kind]
     pod = pod_of(number, qos)
     return pod, container_in(pod, f"{kind}-{number}", cpu_m)
 
 
 def present(count: int) -> list[tuple[m.PodSandbox, m.Container]]:
-    """So many pods; one in ten with a CPU of its own, and of the rest every other asks for nothing."""
+    """This many pods; one in ten with its own CPU, and of the rest every other asks for nothing."""
     return [one(number, "own" if number % 10 == 0 else ("shares", "idle")[number % 2]) for number in range(count)]
 
 
@@ -99,7 +99,7 @@ class Runtime(FakeRuntime):
 
 
 class Side:
-    """One of the two programs, beside a runtime with so many containers."""
+    """One of the two programs, with a runtime that has `count` containers."""
 
     def __init__(self, command: Sequence[str], folder: Path, count: int, socket: str) -> None:
         existing = present(count)
@@ -184,7 +184,7 @@ def sides(policy: str, program: str, machine: Path, count: int) -> Iterator[tupl
 
 
 def measure(policy: str, program: str, machine: Path, count: int, rounds: int) -> dict[str, str]:
-    """The figures with so many containers: original's, ours, and their ratio."""
+    """The figures with `count` containers: of the original, of this package, and their ratio."""
     values: dict[str, tuple[list[float], list[float]]] = {}
     for _ in range(rounds):
         with sides(policy, program, machine, count) as pair:
@@ -212,7 +212,7 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def report(originals: Sequence[str], rounds: int) -> str:
     """Measure, and make the table. ValueError for what is no NAME=PROGRAM."""
-    logging.disable()  # of the runtime, which would tell each end
+    logging.disable()  # the runtime would log each end
     rows: list[list[str]] = []
     with tempfile.TemporaryDirectory(prefix="nri-bench-") as folder:
         with tarfile.open(DATA) as tar:

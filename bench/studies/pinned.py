@@ -1,7 +1,7 @@
-"""`python -m bench pinned [--write]`: what a program gets done beside others, unpinned and where each policy puts it.
+"""`python -m bench pinned [--write]`: the throughput of a program next to others, unpinned and pinned by each policy.
 
 A container of one CPU that copies memory, within its second cache or far beyond, and four others with a quarter of a
-CPU each, as many as there is CPU for. Each is a process in a cgroup of its own with the weight of its request; where
+CPU each, as many as there is CPU for. Each is a process in its own cgroup with the weight of its request; where
 the policies would put it on this machine is decided on paper, and set in `cpuset`. No runtime is asked. With --write
 the table goes into bench/RESULTS.md, and the plot onto the page about placement. It needs root, two CPUs or more, and a
 machine that nobody else uses.
@@ -40,7 +40,7 @@ UNPINNED: Final = "unpinned"
 #: Bytes that a program copies to and fro.
 PROGRAMS: Final = {"bound by the cache": 768 << 10, "bound by memory": 128 << 20}
 OTHERS: Final = [f"log-{number}" for number in range(2 * len(CPUS))]
-#: Copies until the time is up, and prints how many bytes; begins when it is told to.
+#: Copies until the time is up, and prints the number of bytes; starts on a line of stdin.
 COPY: Final = """
 import sys, time
 size, seconds = int(sys.argv[1]), float(sys.argv[2])
@@ -121,7 +121,7 @@ def copying(files: Sequence[Path], size: int, seconds: float) -> Iterator[subpro
 
 
 def rate(size: int, pins: Mapping[str, Pins], seconds: float) -> float:
-    """The GiB that the program copies in a second, beside the others."""
+    """The GiB per second that the program copies next to the others."""
     with contextlib.ExitStack() as stack:
         folders = stack.enter_context(cgroups(pins))
         noise = [stack.enter_context(copying(folders[name], 128 << 20, 10 * seconds)) for name in OTHERS]
@@ -177,5 +177,5 @@ def main(arguments: Sequence[str]) -> int:
     print(text)
     if chosen.write:
         put("pinned", text)
-        PLOT.write_text(bars("Copied by a container of one CPU, beside others", drawn))
+        PLOT.write_text(bars("Copied by a container of one CPU, next to others", drawn))
     return 0

@@ -1,11 +1,11 @@
 """`python -m bench placement [--rounds N]`: how long topology-aware and balloons need to decide, without a runtime.
 
-With `--original NAME=PROGRAM` the plugin is measured beside that one instead: see `bench.studies.originals`.
+With `--original NAME=PROGRAM` the plugin is compared with that program instead: see `bench.studies.originals`.
 
 For machines of 16 to 4,096 CPUs a policy is filled with containers; then one more is created and released again, over
-and over, first one that shares CPUs, then one with a CPU of its own. Counted is the processor time of the creation; the
+and over, first one that shares CPUs, then one with its own CPU. Counted is the processor time of the creation; the
 time of a release is the same or less. Half of the containers share, half ask for nothing, and one in ten, as far as
-CPUs reach, has a CPU of its own.
+CPUs reach, has its own CPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _machine(cpus: int):
 
 
 def filled(name: str, cpus: int, count: int) -> Policy:
-    """A policy that has placed so many containers."""
+    """A policy that has placed this many containers."""
     policy = POLICIES[name](cpus)
     exclusive = min(count // 10, cpus // 4)
     share_m = min(100, 250 * cpus // count)

@@ -119,7 +119,7 @@ def runtime_in(folder: str) -> Iterator[FakeRuntime]:
 
 
 def alone(name: str, folder: str) -> Sample:
-    """One plugin in a process of its own, and no other."""
+    """One plugin, alone in its process."""
     with runtime_in(folder) as runtime:
         flags = [] if name in INDICES else ["--idx", "50"]
         command = [sys.executable, "-m", "nri.plugins", name, *flags, *words(name, folder)]
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--write", action="store_true", help="put the table into bench/RESULTS.md")
     options = parser.parse_args(arguments)
-    logging.disable()  # of the runtime, which would tell each end
+    logging.disable()  # the runtime would log each end
     text = written(measure(options.rounds))
     if options.write:
         write(text)

@@ -80,7 +80,7 @@ class Kubelet:
         self.calls = 0
 
     def stay_at_rest(self, seconds: float) -> None:
-        """Make the calls of so many seconds, each at its time."""
+        """Make the kubelet's periodic calls for this many seconds."""
         began = time.monotonic()
         queue = [(began + every * number / len(EVERY_S), number) for number, (_, every, _) in enumerate(EVERY_S)]
         heapq.heapify(queue)
@@ -94,7 +94,7 @@ class Kubelet:
         time.sleep(max(began + seconds - time.monotonic(), 0.0))
 
     def make(self, count: int) -> None:
-        """Run so many pods, of a container each."""
+        """Run this many pods with one container each."""
         for number in range(count):
             pod = self._cri.run_pod(f"p{number}", labels=LABELS, annotations=NOTES)
             self._pods.append((pod, self._cri.run(pod, "main", annotations=NOTES, cpu_shares=2)))
@@ -133,7 +133,7 @@ class RealKubelet:
         return sum(sample.value for sample in samples)
 
     def make(self, count: int) -> None:
-        """Run so many pods, of a container each."""
+        """Run this many pods with one container each."""
         for pod in [self._node.run(manifests.pod(f"p{number}", annotations=NOTES)) for number in range(count)]:
             pod.wait(lambda status: condition(status, "Ready") == "True", "ready", _PODS_S)
 
@@ -165,7 +165,7 @@ class Rest:
         self.mib = (0.0, 0.0)
 
     def measure(self, proxied: Proxied, caller: Kubelet | RealKubelet, rounds: int, seconds: float) -> None:
-        """Have a kubelet look at what is there, and at_rest."""
+        """Have a kubelet read all statuses, and then rest."""
         used = process_ms(proxied.pid)
         caller.look()
         self.look_ms = process_ms(proxied.pid) - used

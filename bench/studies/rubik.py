@@ -1,8 +1,8 @@
 """`python -m bench rubik [--write]`: what rubik's services do for an online container, and what they cost.
 
 Containers are real, of a containerd 2.4 of the run's own; load and probe are processes in the cgroups of offline and of
-online containers. A probe does a fixed piece of work over and over, with pauses, and times each: p50 and p99 of the
-probe alone, beside offline load without the service, and with it; and what the offline load got done. Arms are
+online containers. A probe does a fixed piece of work repeatedly, with pauses, and times each: p50 and p99 of the
+probe alone, next to offline load without the service and with it; and the throughput of the offline load. Arms are
 interleaved. Then how long the evictions take from the moment at which their mark is crossed, and what an agent costs
 that has every service on that this machine has, at rest, with `--pods` pods of two containers each that all ask for
 quotaTurbo. With --write the tables go into bench/RESULTS.md, and the pictures into the documentation. It needs root,
@@ -46,7 +46,7 @@ from tools.runtimes.mounts import unmount
 HERE = Path(__file__).parent
 PERIOD_US: Final = 100_000
 PARTS: Final = ("latency", "quotaTurbo", "evictions", "cost")
-ALONE, WITHOUT, WITH = "alone", "beside load", "with the service"
+ALONE, WITHOUT, WITH = "alone", "next to load", "with the service"
 #: A probe's work and pause: for how long, and how often; `read` is the bytes of one read that passes by the page cache.
 PROBE: Final = """
 import json, os, random, sys, time
@@ -259,7 +259,7 @@ class Turbo(NamedTuple):
 
 
 def turbo(bench: Bench) -> Turbo:
-    """A container that rests, and then wants all that it can get, until the node is full.
+    """A container that rests, and then uses all CPU that it can get, until the node is full.
 
     It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
     it has rested for as long as it is remembered, because what it had more of before it gets less of later.
@@ -345,7 +345,7 @@ def _overwrite(path: Path, text: str) -> None:
 def evictions(bench: Bench) -> dict[str, float]:
     """By service the seconds from the moment at which its mark is crossed to the end of the victim's process."""
     victims = {}
-    # Of two seconds one has to be in use as a whole until the average is at the mark.
+    # The average reaches the mark if the node is fully used for one of two seconds.
     blocks = {"cpuevict": ({"threshold": 50, "windows": 2}, 1.0), "memoryevict": ({"threshold": 90}, 0.0)}
     for name, (block, later_s) in blocks.items():
         with contextlib.ExitStack() as stack:
@@ -363,7 +363,7 @@ def evictions(bench: Bench) -> dict[str, float]:
 
 
 def cost(bench: Bench, pods: int) -> list[list[str]]:
-    """An agent at rest beside many pods that ask for quotaTurbo: rows of a table."""
+    """An agent at rest with many pods that use quotaTurbo: rows of a table."""
 
     def make(number: int) -> tuple[Pod, list[str]]:
         pod, first = bench.pod(f"rest-{number}", {"quota-turbo": "true"}, ("sleep", "100000"), PERIOD_US // 10)
@@ -419,7 +419,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def cases(disk: str) -> dict[str, Case]:
-    """The cases whose latency a probe tells."""
+    """The cases whose latency a probe measures."""
     limit = json.dumps({"device_read_bps": [{"device": disk, "value": str(8 << 20)}]})
     return {
         "preemption": Case({"preemption": {"resource": ["cpu", "memory"]}}),
@@ -468,7 +468,7 @@ def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]
         pictures["evictions"] = bars(title, [*marked, ("interval", 1.0, "1 s", PLAIN)])
     if "cost" in parts:
         head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
-        about = f"The agent with {', '.join(every_service(0))}, beside {chosen.pods} pods that rest:"
+        about = f"The agent with {', '.join(every_service(0))}, with {chosen.pods} idle pods:"
         texts += [about, table(head, cost(bench, chosen.pods))]
     return texts, pictures
 
@@ -510,7 +510,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench rubik", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="of each arm")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests")
+    parser.add_argument("--pods", type=int, default=110, help="number of idle pods for the agent at rest")
     parser.add_argument("--part", choices=PARTS, action="append", help="measure this alone; several times for several")
     parser.add_argument("--shared", action="store_true", help="say on the page that the machine was not quiet")
     parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and docs/_static/rubik")

@@ -29,7 +29,7 @@ PLUGINS = 10
 
 
 class Lives(nri.Plugin):
-    """Sets a variable of its own, and looks on."""
+    """Sets one variable, and observes events."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -47,7 +47,7 @@ class Lives(nri.Plugin):
 
 
 def record(folder: Path, events: int, plugins: int, *, redact: bool) -> int:
-    """Record lives of containers until there are so many events; how many there are. Not faster than can be written."""
+    """Record lives of containers until there are this many events; returns their number. Waits for the writer."""
     recorded = 0
     with Recorder(folder, redact=redact) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         for number in range(plugins):
@@ -66,7 +66,7 @@ def record(folder: Path, events: int, plugins: int, *, redact: bool) -> int:
 
 
 def multiply(folder: Path, times: int) -> None:
-    """Make a recording so many times as long, as if everything had happened again and again."""
+    """Repeat a recording this many times."""
     (file,) = folder.iterdir()
     records = [record for record, _ in Trace(file).records() if record.serial]
     serials, begin = max(record.serial for record in records) + 1, records[0].time_ns

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Buildah:
-    """buildah with a store of its own, without a container runtime or user namespaces."""
+    """buildah with its own store, without a container runtime or user namespaces."""
 
     def __init__(self, folder: Path) -> None:
         self.argv = [

@@ -111,7 +111,7 @@ def strict(name: str, definition: Any) -> Any:
 
 
 def closure(name: str, definitions: dict[str, Any]) -> set[str]:
-    """The definition and all that it refers to, directly or not."""
+    """The definition and everything that it refers to, directly or not."""
     names, pending = set(), [name]
     while pending:
         one = pending.pop()

@@ -19,7 +19,7 @@ UNIT = DEPLOY / "systemd/nri-agent.service"
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with a program that is there: systemd looks for it."""
+    """The unit with an existing program: systemd checks it."""
     path = tmp_path / UNIT.name
     path.write_text(UNIT.read_text().replace(f"{VENV}/bin/python", "/bin/true"))
     return path

@@ -71,7 +71,7 @@ def test_with_an_issuer_cert_manager_makes_both() -> None:
 
 
 def with_certificate(folder: Path, crt: str, key: str) -> str:
-    """What kustomize makes with a certificate of one's own."""
+    """The output of kustomize with a given certificate."""
     shutil.copytree(DEPLOY / "kustomize", folder / "kustomize")
     certificate_folder = folder / "kustomize/resource-annotator/given"
     for name, text in (("tls.crt", crt), ("tls.key", key)):

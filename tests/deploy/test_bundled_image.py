@@ -72,7 +72,7 @@ def running(buildah: Buildah, container_name: str, name: str, folder: Path) -> I
 
     Its configuration is the table's example of one, if it has any.
 
-    What it printed goes on to our own output, which pytest shows with a failure.
+    Its output goes to this process's output, which pytest shows with a failure.
     """
     options = ["--isolation", "chroot", "--cap-drop", "all", "--user", "0:0", "--volume", f"{folder}:/var/run/nri:ro"]
     words = [*buildah.argv, "run", *options, "--env", f"NRI_PLUGIN_NAME={name}", container_name, "--"]

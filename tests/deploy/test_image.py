@@ -51,7 +51,9 @@ def test_the_image_holds_the_nri_of_the_project_and_no_build_tools(
     versions = {package["name"].lower(): package["version"] for package in json.loads(listed.splitlines()[0])}
     assert {"nri", "pod-name", "protobuf"} <= set(versions)
     assert not {"hatchling", "pytest"} & set(versions)
-    assert (complete / "wheels" / f"nri-{versions['nri']}-py3-none-any.whl").exists(), "nri must be the wheel of this folder"
+    assert (complete / "wheels" / f"nri-{versions['nri']}-py3-none-any.whl").exists(), (
+        "nri must be the wheel of this folder"
+    )
 
 
 def test_the_image_runs_without_capabilities(buildah: Buildah, image: str) -> None:

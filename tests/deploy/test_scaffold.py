@@ -39,7 +39,7 @@ def test_the_plugin_explains_itself(project: Path) -> None:
 
 @pytest.fixture
 def unit(project: Path, tmp_path: Path) -> Path:
-    """The unit as it would be installed, with a program that is there: systemd looks for it."""
+    """The unit as it would be installed, with an existing program: systemd checks it."""
     copied = Path(shutil.copy(project / "deploy/pod-name.service", tmp_path))
     text = copied.read_text()
     assert "ExecStart=/opt/pod-name/bin/pod-name --idx 10\n" in text
@@ -83,7 +83,7 @@ class Index:
                 index.asked.append(self.path)
 
             def log_error(self, *_: object) -> None:
-                """What is not there is no news."""
+                """Log no missing files."""
 
         handler = functools.partial(Handler, directory=str(folder))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -1,4 +1,4 @@
-"""What pages only show still has to be right: command lines, configuration snippets, links."""
+"""Command lines, configuration snippets and links of pages are correct."""
 
 import configparser
 import json

@@ -1,4 +1,4 @@
-"""Every `make` target that a page names is there, and the table of what runs where is true."""
+"""Every `make` target that a page names exists, and the table of runs is correct."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def mutated(mutant: Mutant, source: str) -> str:
     """The file with the mistake. Raises ValueError if the text is not in exactly one line."""
     matches = lines_with(mutant.text, source)
     if len(matches) != 1:
-        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} is in {len(matches)} lines; it must be in exactly one")
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} is in {len(matches)} lines, must be in one")
     lines = source.splitlines(keepends=True)
     line = lines[matches[0]]
     if line.count(mutant.text) != 1:

@@ -214,7 +214,7 @@ def files(need: Need) -> dict[str, str]:
         "base/kustomization.yaml": base,
         **OVER_BASE,
     }
-    if need.config:  # an overlay that gives the plugin the file config.yaml beside it
+    if need.config:  # an overlay that gives the plugin the file config.yaml
         configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
         texts["configured/kustomization.yaml"] = KUSTOMIZATION + configured
     if need.follows:  # an overlay that brings it the custom resource of its node
@@ -231,10 +231,10 @@ def _followed(need: Need) -> str:
     first = FOLLOW.format(
         **what, path="initContainers", container="first", more=", --once", dash="          - ", space="            "
     )
-    beside = FOLLOW.format(
+    follower = FOLLOW.format(
         **what, path="containers/-", container="follow", more="", dash="          ", space="          "
     )
-    return FOLLOWED.format(**what, containers=first + beside)
+    return FOLLOWED.format(**what, containers=first + follower)
 
 
 def daemon_set(need: Need) -> str:

@@ -8,7 +8,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def memory_limit(pid: int) -> str:
-    """The memory limit in bytes of that process's own cgroup; `max` or a huge number is none."""
+    """The memory limit in bytes of a process's cgroup; `max` or a huge number means unlimited."""
     return read(pid, "memory", "memory.limit_in_bytes", "memory.max")
 
 

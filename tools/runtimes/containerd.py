@@ -67,15 +67,15 @@ class Containerd(Runtime):
             self._import_images()
 
     def has_connected(self, plugin: str) -> bool:
-        """Whether it has told that a plugin of this ``NN-name`` takes part, or the end of that name."""
+        """Whether it has logged that a plugin called ``NN-name``, or ending in this name, is connected."""
         return bool(self.log_lines(f"plugin .*{plugin}.* connected"))
 
     def wait_connected(self, plugin: str) -> None:
-        """Wait for that: a plugin's own word comes before, and an event in between would not be told to it."""
+        """Wait for that log line: the plugin itself reports earlier, and would miss an event in between."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.has_connected(plugin):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"containerd has not told within {START_TIMEOUT_S:.0f} s that {plugin} takes part")
+                raise TimeoutError(f"containerd did not log within {START_TIMEOUT_S:.0f} s that {plugin} is connected")
             time.sleep(0.02)
 
     def ctr(self, *arguments: str) -> str:

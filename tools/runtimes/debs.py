@@ -26,7 +26,7 @@ class Unpacked:
 
 
 def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
-    """Unpack the package of that suite into `target`; `MissingError` says why it cannot be had.
+    """Unpack the package of that suite into `target`; `MissingError` has the reason.
 
     A second package with the same `scratch` needs no second look at what the suite has.
     """

@@ -14,7 +14,7 @@ from tools.runtimes.daemon import Runtime
 from tools.runtimes.images import BUSYBOX, image_archive
 from tools.runtimes.machine import Say, require_root
 
-#: What a real engine works with; a dry one needs none of it.
+#: Packages of a real engine; a dry one needs none.
 PACKAGES = ("runc", "conmon", "skopeo", "umoci")
 #: The command line, up to its first verb.
 PROGRAM = (sys.executable, "-m", "nri")

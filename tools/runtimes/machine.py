@@ -20,8 +20,8 @@ Say = Callable[[str], None]
 
 #: How many times as long as usual everything may take: an emulated machine is slow (tools/guest).
 PATIENCE = float(os.environ.get("NRI_PATIENCE", "1"))
-# Debian package -> the file that shows that it is there. The first runs containers, the second
-# gives pods a network of their own; the others are what our own engine works with besides.
+# Debian package -> a file that shows that it is installed. The first runs containers, the second
+# gives pods their own network; our engine uses the others.
 PACKAGES = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
@@ -46,7 +46,7 @@ class MissingError(Exception):
 def cache_dir() -> Path:
     """The directory of built and downloaded tools, made if absent: `$NRI_CACHE` or the user's cache.
 
-    Where it cannot be made, there is nothing in it; who builds into it is told why.
+    If it cannot be created, builds into it fail with the reason.
     """
     home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(os.environ.get("NRI_CACHE") or Path(home_cache) / "nri-dev")

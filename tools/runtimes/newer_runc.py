@@ -26,7 +26,7 @@ _LINK = "-ldflags=-s -w -linkmode external -extldflags -static"
 
 
 def install_runc(say: Say) -> Path:
-    """The program, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """The program, from the cache if it exists; `MissingError` has the reason."""
     sums = hashlib.sha256((GO_SOURCE / "go.sum").read_bytes()).hexdigest()[:12]
     folder = cache_dir() / f"runc-1.3-{sums}-{architecture()}"
     with cache_lock(folder.name):
@@ -36,7 +36,7 @@ def install_runc(say: Say) -> Path:
 
 
 def _fill(folder: Path, say: Say) -> None:
-    """Make the folder beside its final place and move it there when it is complete."""
+    """Make the folder next to its final place and move it there when it is complete."""
     for tool in ("gcc", "pkg-config"):
         if find_tool(tool) is None:
             raise MissingError(tool, f"runc is built with it; install the package {tool}")

@@ -56,7 +56,7 @@ RELEASES = {
 
 
 def install(key: str, say: Say) -> Installed:
-    """Get a release, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """Get a release, from the cache if it exists; `MissingError` has the reason."""
     release = RELEASES[key]
     folder = cache_dir() / f"containerd-{key}-{_fingerprint(release)}"
     with cache_lock(folder.name):
@@ -74,7 +74,7 @@ def _fingerprint(release: Release) -> str:
 
 
 def _fill(release: Release, folder: Path, say: Say) -> None:
-    """Make the folder beside its final place and move it there when it is complete."""
+    """Make the folder next to its final place and move it there when it is complete."""
     scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=cache_dir()))
     try:
         content = scratch / "content"

@@ -52,7 +52,7 @@ def _id(*words: object) -> str:
 
 
 def manifest(number: int, cell: Cell) -> Json:
-    """A pod as an API server is told of it: environment, volumes and requests as usual."""
+    """The manifest of a pod with typical environment, volumes and requests."""
     mounts = [{"name": f"volume-{i}", "mountPath": f"/mnt/volume-{i}"} for i in range(_VOLUMES)]
     containers = [
         {
@@ -187,7 +187,7 @@ class Bench:
     @contextmanager
     def runtime(self, cell: Cell) -> Iterator[tuple[Path, int]]:
         """A runtime that has them ready: its socket and its process."""
-        path, file = self._folder / "ready.sock", self._folder / "told"
+        path, file = self._folder / "ready.sock", self._folder / "state"
         file.write_bytes(runtime_state(self.api.call("GET", NODE_PODS)["items"], cell).SerializeToString())
         with LineProcess([sys.executable, "-m", "bench.studies.apiserver.ready", str(path), str(file)]) as process:
             process.wait_event("ready", timeout_s=30)

@@ -2,7 +2,7 @@
 
 As root. A cluster of one node (etcd, kube-apiserver, kubelet, containerd 2.4, then one with this package's engine in
 its place) runs 1, then 10, then 110 pods of one container that sleeps. With each number the first full view is taken in
-every way, in turns; while pods are made, programs that look on in different ways tell when they learn of each
+every way, in turns; while pods are made, programs that watch in different ways print when they learn of each
 container. Prints tables; with --write they go into bench/RESULTS.md. With --grid there is no node: pods of all sizes on
 an API server alone, near and far, and a runtime that has the same ones ready.
 """
@@ -74,8 +74,8 @@ def _ready_socket(node: Cluster) -> Path:
 
 @contextmanager
 def ready(node: Cluster) -> Iterator[LineProcess]:
-    """Have a runtime of this package that is ready to tell what the node's own one tells now."""
-    file = node.runtime.run_dir / "told"
+    """Run a runtime of this package with the present state of the node's runtime."""
+    file = node.runtime.run_dir / "state"
     file.write_bytes(views.runtime_state(node.runtime.nri_socket))
     words = [sys.executable, "-m", "bench.studies.apiserver.ready", str(_ready_socket(node)), str(file)]
     with LineProcess(words) as process:
@@ -104,7 +104,7 @@ class Watched(NamedTuple):
     programs: dict[str, LineProcess]
 
     def moments(self, how: str, what: str) -> dict[str, int]:
-        """When one has told what of whom."""
+        """When an observer printed an event, by container."""
         return {line["id"]: line["ns"] for line in [*self.programs[how].lines] if line.get("what") == what}
 
 
@@ -193,7 +193,7 @@ def report(options: argparse.Namespace) -> str:
     for runtime in options.runtimes:
         measured = measure(options, runtime)
         parts += [f"### First full view, {runtime}", tables.goal(measured.costs), tables.views(measured.costs)]
-        parts += [f"### When a container is told, {runtime}", tables.lags(measured.lags)]
+        parts += [f"### When a container is reported, {runtime}", tables.lags(measured.lags)]
     return "\n\n".join(parts) + "\n"
 
 

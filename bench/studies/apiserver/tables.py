@@ -134,7 +134,7 @@ class Lag(NamedTuple):
 
 
 def lags(measured: Mapping[str, Sequence[Lag]]) -> str:
-    """What is told when, by how the pods were made."""
+    """When each observer reports a container, by how the pods were made."""
     rows = []
     for title, values in measured.items():
         for lag in values:
@@ -143,4 +143,4 @@ def lags(measured: Mapping[str, Sequence[Lag]]) -> str:
                 continue
             low, middle, high = (f"{quantile(lag.ms, q):+.0f}" for q in (0.01, 0.5, 0.99))
             rows.append([title, lag.how, str(len(lag.ms)), low, middle, high])
-    return table(["pods", "told by", "containers", "p1 ms", "p50 ms", "p99 ms"], rows)
+    return table(["pods", "reported by", "containers", "p1 ms", "p50 ms", "p99 ms"], rows)

@@ -46,7 +46,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 PLUGIN_INDEX = "97"
 #: How often it is looked whether an informer is through, in seconds.
 _GLANCE_S = 0.0002
-#: Each plugin has a name of its own: that of the one before may still be taken.
+#: Each plugin has its own name, because the previous one may still be connected.
 _numbers = itertools.count()
 #: Offsets of the bytes that were acknowledged and received in Linux's `struct tcp_info`.
 _TCP_INFO_SIZE, _TCP_ACKED, _TCP_RECEIVED = 192, 120, 128
@@ -89,7 +89,7 @@ class Lists:
         return http.client.HTTPSConnection(self.place.host, self.place.port, timeout=30, context=self._tls)
 
     def fresh(self, path: str) -> Sample:
-        """On a connection of its own."""
+        """On its own connection."""
         connection = self._connection()
         try:
             return self._take(connection, path)
@@ -101,7 +101,7 @@ class Lists:
         return self._take(self._kept, CACHE)
 
     def bare(self) -> Sample:
-        """The API's shortest form on a connection of its own, and what it says left unread: a bound, no view."""
+        """The API's shortest form on its own connection, without decoding: a lower bound, not a view."""
         connection = self._connection()
         try:
             return self._take(connection, CACHE, PROTOBUF)
@@ -137,7 +137,7 @@ class _Looker(nri.Plugin):
 
     def __init__(self) -> None:
         self.view = View({}, {})
-        self.told = b""
+        self.state = b""
         self.keep = False
         self.at = self.cpu = 0.0
         self.done: Callable[[], None] = lambda: None
@@ -151,7 +151,7 @@ class _Looker(nri.Plugin):
         )
         self.at, self.cpu = time.perf_counter(), time.process_time()
         if self.keep:
-            self.told = m.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()
+            self.state = m.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()
         self.done()
 
 
@@ -163,11 +163,11 @@ def synchronized(path: Path) -> Sample:
 
 
 def runtime_state(path: Path) -> bytes:
-    """All that a runtime tells at Synchronize, as one SynchronizeRequest."""
+    """The state that a runtime sends at Synchronize, as one SynchronizeRequest."""
     plugin = _Looker()
     plugin.keep = True
     _look(plugin, path)
-    return plugin.told
+    return plugin.state
 
 
 def _look(plugin: _Looker, path: Path) -> tuple[float, float]:
@@ -182,7 +182,7 @@ def _look(plugin: _Looker, path: Path) -> tuple[float, float]:
 
 
 def by_our_client(kubeconfig: Path) -> Sample:
-    """The list by the client that this package's agent has, on a connection of its own."""
+    """The list by the client of this package's agent, on its own connection."""
     with connect(kubeconfig) as server:  # the connection itself is made by the first call
         began, cpu = time.perf_counter(), time.process_time()
         pods, _ = server.list(PODS, OF_NODE["fieldSelector"])

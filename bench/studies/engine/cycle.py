@@ -57,7 +57,7 @@ class TimedCri(Cri):
 
 
 def cycle(cri: TimedCri, **kind: bool) -> dict[str, float]:
-    """Live one life; milliseconds by call, and of all together. `kind`: what `Cri.run_pod` is told of the pod."""
+    """Run one pod from creation to removal; milliseconds by call and in total. `kind`: arguments of `Cri.run_pod`."""
     cri.took = {}
     pod = cri.run_pod(f"p{next(_numbers)}", annotations=ANNOTATIONS, **kind)  # type: ignore[arg-type]
     container = cri.create(pod, "main")

@@ -1,4 +1,4 @@
-"""Our plugin beside the engine and containerd: every event, and the adjustment that the pod's annotation has.
+"""The plugin for the engine and containerd: every event, and the adjustment that the pod's annotation has.
 
 The twin of the tests' `fieldplugin -kind logger`: it reads the annotation of its name and does what that says.
 """

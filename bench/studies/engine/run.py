@@ -1,7 +1,7 @@
 """`python -m bench engine`: the nine calls of a pod's life on containerd 2.4 and on the engine, in turns.
 
 As root, on a machine where containers run. Both have the same runc, folders in memory and, in turn, no plugin, one and
-five in Python and in Go, attached to both at once; then pods with a network of their own or with one process namespace,
+five in Python and in Go, attached to both at once; then pods with their own network or with one process namespace,
 many pods at once with their memory, and where the engine's time goes. Prints tables; with --write they go into
 bench/RESULTS.md.
 """
@@ -89,7 +89,7 @@ class Crowd(NamedTuple):
 
 
 def crowd(side: Side, count: int) -> Crowd:
-    """Make so many pods with a container each, look at the memory, stop them all, and remove them; one by one."""
+    """Make this many pods with a container each, look at the memory, stop them all, and remove them; one by one."""
     empty, began = side.memory_kb(), time.monotonic()
     pods = side.pods(count)
     created = time.monotonic() - began

@@ -77,7 +77,7 @@ class Side:
         return sizes
 
     def pods(self, count: int) -> dict[str, str]:
-        """Make so many pods with a container each; the container's id by the pod's."""
+        """Make this many pods with a container each; the container's id by the pod's."""
         pods = (self.cri.run_pod(f"m{number}") for number in range(count))
         return {pod.id: self.cri.run(pod, "main") for pod in pods}
 

@@ -1,4 +1,4 @@
-"""The engine's tables: calls and cycles beside containerd, memory, many pods, and the waterfall. Pure text."""
+"""Tables of the engine: calls and cycles compared with containerd, memory, many pods, and the waterfall."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def calls(times: Times) -> str:
 
 
 def memory(measured: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]], pods: int) -> str:
-    """Memory without pods and with so many, by side: kilobytes by program."""
+    """Memory without pods and with `pods` pods, by side: kilobytes by program."""
     rows = []
     for side, (empty, full) in measured.items():
         more = {name: full[name] - empty.get(name, 0) for name in full}
@@ -86,7 +86,7 @@ def crowds(measured: Mapping[str, Sequence[Any]]) -> str:
 
 
 def waterfall(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """Mean milliseconds of each call by what goes on in it."""
+    """Mean milliseconds of each call by activity."""
     head = ["ms", *(_short(call) for call in (*CALLS, CYCLE)), "part"]
     total = sum(shares[CYCLE].values())
     rows = []

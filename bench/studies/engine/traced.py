@@ -65,7 +65,7 @@ class Event(threading.Event):
 
 def install() -> None:
     """Put all stopwatches in place."""
-    import nri.engine.daemon  # noqa: F401  all modules that are to be looked through
+    import nri.engine.daemon  # noqa: F401  all modules that must be looked through
     from nri import files
     from nri.engine.lifecycle.domain import Domain
     from nri.engine.lifecycle.inventory import ContainerEntry

@@ -47,7 +47,7 @@ def shares(windows: Iterable[Span], spans: Sequence[Span]) -> dict[str, dict[str
 
 
 def measure(cycles: int, folder: Path, *, compiled: bool, disk: bool, **pod: bool) -> dict[str, dict[str, float]]:
-    """Mean milliseconds by call and kind of so many lives on a traced engine of its own."""
+    """Mean milliseconds by call and kind of this many lives on its own traced engine."""
     file = folder / "spans.json"
     with traced(file, compiled=compiled, own_network="own_network" in pod, disk=disk) as side:
         for _ in range(3):

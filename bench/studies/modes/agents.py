@@ -91,7 +91,7 @@ class Agent:
             )
 
     def wait_ready(self) -> None:
-        """Wait until it says that it is. RuntimeError with its last words if it does not."""
+        """Wait until the agent is ready. RuntimeError with its last lines if it does not become ready."""
         deadline = time.monotonic() + _READY_S
         while not self._ready():
             if self._process.poll() is not None or time.monotonic() > deadline:

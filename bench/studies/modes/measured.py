@@ -77,7 +77,7 @@ class Rest(NamedTuple):
 
 @dataclass
 class Mode:
-    """All that was measured in one mode; lists have an entry for each round.
+    """Everything that was measured in one mode; lists have an entry for each round.
 
     Attributes:
         batches: by number of pods made at once.

@@ -188,7 +188,7 @@ def bench_node(say: Say) -> Iterator[BenchNode]:
 def _root(folder: Path, cgroup: str) -> Iterator[Path]:
     """A root path in which the run's own cgroup is the top of each hierarchy, and is also found by its own name.
 
-    So an agent finds the node's pods by itself, and where the runtime says that they are.
+    So the agent finds the node's pods at the paths that the runtime reports.
     """
     places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
     tops = [top for top in CGROUPS.iterdir() if (top / cgroup).is_dir() and not top.is_symlink()]

@@ -15,7 +15,7 @@ _LEFT, _WIDTH, _HEIGHT = 150, 560, 18
 
 
 def picture(modes: Mapping[str, Mode]) -> str:
-    """A group of bars for each number of pods, each on a scale of its own: medians, and p99 as a line."""
+    """A group of bars for each number of pods, each on its own scale: medians, and p99 as a line."""
     rows: list[str] = []
     y = 74
     for count in sorted({count for mode in modes.values() for count in mode.batches}):

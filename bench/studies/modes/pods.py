@@ -22,7 +22,7 @@ FILES = {"cpu.shares": "cpu", "cpu.cfs_quota_us": "cpu", "memory.limit_in_bytes"
 #: How much faster this node's CPUs are said to be; quotas become smaller by it.
 RATIO = 1.25
 _MILLI_CPU, _MEMORY = 1000, 256 << 20
-#: By kind: what is to be in force of a container.
+#: Values that must be in force in a container, by kind.
 WANTED: Mapping[str, Mapping[str, str]] = {
     "BE": {"cpu.shares": "1024", "cpu.cfs_quota_us": "80000", "memory.limit_in_bytes": str(_MEMORY)},
     "LS": {"cpu.cfs_quota_us": "80000"},

@@ -25,7 +25,7 @@ from bench.studies.modes.segment import Values, live
 from tests.peers.drivers import LineProcess
 from tools.runtimes.machine import MissingError
 
-#: Pods that are made at once, beside those that are made one after the other.
+#: Numbers of pods that are made at once, in addition to those made one after the other.
 FEW, MANY = 10, 110
 #: How long the agent is left alone to see what it uses when nothing happens, in seconds.
 REST_S = 20.0

@@ -22,7 +22,7 @@ _LOGS_S = 10.0
 
 
 class Values:
-    """What the watcher has told, by cgroup."""
+    """The values that the watcher printed, by cgroup."""
 
     def __init__(self, watcher: LineProcess) -> None:
         self._watcher = watcher
@@ -46,7 +46,7 @@ class Values:
 
 
 def live(node: BenchNode, agent: Agent | None, values: Values, numbers: Sequence[int]) -> Batch:
-    """Make pods of these numbers beside those that are there, and follow them."""
+    """Make pods of these numbers in addition to existing ones, and follow them."""
     used, waited, calls = _cost(node, agent)
     pod_count = len(node.cluster.api.pods())
     created: dict[str, tuple[Json, str, int]] = {}

@@ -88,7 +88,7 @@ def _during(mode: Mode) -> tuple[list[Counter[str]], int]:
 
 
 def _calls(counted: Sequence[Counter[str]], among: int) -> str:
-    """Calls by verb, for each of so many."""
+    """Mean calls by verb."""
     verbs: Counter[str] = Counter()
     for calls in counted:
         for what, count in calls.items():

@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Watcher:
-    """Follows the folders below some, and tells what is new."""
+    """Follows folders, and prints new values."""
 
     def __init__(self) -> None:
         self._fd = _libc.inotify_init1(os.O_CLOEXEC)
@@ -34,7 +34,7 @@ class Watcher:
         self._told: dict[tuple[Path, str], str] = {}
 
     def follow(self, folder: Path) -> None:
-        """Watch a folder and all below it, and tell what is in them now."""
+        """Watch a folder and all below it, and print their present values."""
         number = _libc.inotify_add_watch(self._fd, os.fsencode(folder), _MODIFY | _CREATE)
         if number < 0:
             return  # removed meanwhile

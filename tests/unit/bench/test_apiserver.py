@@ -75,5 +75,5 @@ def test_a_ratio_of_views_is_that_of_the_rounds() -> None:
 
 def test_a_lag_before_the_start_is_negative_and_a_missing_one_is_none() -> None:
     text = tables.lags({"1 pod": [Lag("NRI", [-50.0, -40.0]), Lag("poll", [])]})
-    assert "| 1 pod | NRI     | 2          | -50   | -40" in text
-    assert "| 1 pod | poll    | 0          |" in text
+    assert "| 1 pod | NRI         | 2          | -50   | -40" in text
+    assert "| 1 pod | poll        | 0          |" in text

@@ -26,7 +26,7 @@ def test_a_line_has_its_moments() -> None:
 
 
 def test_the_documentations_pictures_of_decisions_are_those_of_today() -> None:
-    """After a change that is meant: `python -m bench.studies.rubik_decided`."""
+    """After an intended change run `python -m bench.studies.rubik_decided`."""
     for name, drawn in decided().items():
         assert (PICTURES / f"{name}.svg").read_text() == drawn, name
         assert "decided, not measured" in drawn

@@ -170,7 +170,7 @@ def component(row: Row) -> dict[str, str]:
     base = {mount.name for role in read() if role.in_base for mount in role.mounts}
     patches: list[dict[str, Any]] = []
     for mount in row.mounts:
-        if mount.name in base:  # it is there, and only becomes writable
+        if mount.name in base:  # mounted already; it becomes writable
             patches.append(_merge(mount))
         else:
             patches.append(
