@@ -164,7 +164,7 @@ def bench_plugin(index: str) -> plugin.Bench:
 
 
 def scale() -> Callable[[], None]:
-    """Encode what an event carries."""
+    """Encode the messages of an event."""
     pod, container = make_pod(), make_container()
 
     def encode() -> None:
@@ -228,7 +228,7 @@ def run_counted(calls: dict[str, Callable[[], None]], events: int) -> None:
 
 
 def profile(call: Callable[[], None]) -> None:
-    """Where the time goes."""
+    """Print the functions that take most of the time."""
     profiler = cProfile.Profile()
     profiler.enable()
     for _ in range(3000):
@@ -238,7 +238,7 @@ def profile(call: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the selected cases."""
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(CASES)}; default: all")
     parser.add_argument("--count", metavar="FOLDER", help="instructions, with valgrind; its profiles go to this folder")

@@ -35,7 +35,7 @@ RECORDER_ROUNDS = 8
 
 
 def say(text: str) -> None:
-    """Progress, on stderr."""
+    """Print progress on stderr."""
     sys.stderr.write(text + "\n")
 
 

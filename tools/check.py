@@ -1,4 +1,4 @@
-"""Check the project in stages, and print one table of what passed, what failed and what it took.
+"""Check the project in stages, and print a table of results and times.
 
     python tools/check.py            `make test`: checks of a few minutes, and one real container
     python tools/check.py --ci       what CI runs: the same, measured for coverage, and tests with real parts

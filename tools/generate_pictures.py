@@ -21,7 +21,7 @@ FOLDER = ROOT / "docs/_static/pictures"
 
 
 def drawn() -> dict[Path, str]:
-    """Every file that there should be, and its text."""
+    """The text of every file."""
     return {FOLDER / f"{name}.svg": draw().svg() for name, draw in PICTURES.items()}
 
 

@@ -138,14 +138,13 @@ class RealKubelet:
             pod.wait(lambda status: condition(status, "Ready") == "True", "ready", _PODS_S)
 
     def look(self) -> None:
-        """It does that by itself, at once."""
+        """Do nothing: a real kubelet reads all statuses by itself."""
 
     def stay_at_rest(self, seconds: float) -> None:
-        """Let it be."""
         time.sleep(seconds)
 
     def close(self) -> None:
-        """End it; its pods stay."""
+        """Stop the kubelet; its pods stay."""
         self._kubelet.close()
 
 

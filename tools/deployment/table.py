@@ -79,7 +79,7 @@ class Need:
 
 
 def read(path: Path = TABLE) -> list[Need]:
-    """All plugins of the table, sorted. Raises ValueError for what it cannot mean."""
+    """All plugins of the table, sorted. Raises ValueError for an invalid row."""
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [_need(name, row) for name, row in sorted(rows.items())]
 
@@ -95,7 +95,7 @@ def _need(name: str, row: dict[str, Any]) -> Need:
 
 
 def opened(name: str, row: dict[str, Any], flags: tuple[str, ...], root: str = "") -> dict[str, Any]:
-    """The mounts and the unit's lines of a row. Raises ValueError for what they cannot mean.
+    """The mounts and the unit's lines of a row. Raises ValueError for invalid ones.
 
     Args:
         name: the row's, for errors.

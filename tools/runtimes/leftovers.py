@@ -36,7 +36,7 @@ _ATTEMPTS, _PAUSE_S = 100, 0.05
 
 
 def sweep(*, include_kept: bool = False) -> list[Path]:
-    """Remove what dead owners left; with `include_kept`, also what was asked to stay. Returns the directories."""
+    """Remove run directories without a live owner, with `include_kept` also those to keep. Returns the directories."""
     with alone():
         return sweep_alone(include_kept=include_kept)
 

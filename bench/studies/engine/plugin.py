@@ -1,6 +1,6 @@
 """The plugin for the engine and containerd: every event, and the adjustment that the pod's annotation has.
 
-The twin of the tests' `fieldplugin -kind logger`: it reads the annotation of its name and does what that says.
+The counterpart of the tests' `fieldplugin -kind logger`: it applies the annotation with its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import nri
 
 
 class Bench(nri.Plugin):
-    """The plugin; its name is in the annotation."""
+    """Subscribes to every event, and applies the adjustment in an annotation."""
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         text = pod.annotations.get(f"{NAME}.test/CreateContainer")
@@ -30,34 +30,34 @@ class Bench(nri.Plugin):
         print('{"event": "started"}', flush=True)
 
     def run_pod_sandbox(self, pod: Any) -> None:
-        """Take it; as all below."""
+        pass  # as all below: subscribes to the event
 
     def stop_pod_sandbox(self, pod: Any) -> None:
-        """Take it."""
+        pass
 
     def remove_pod_sandbox(self, pod: Any) -> None:
-        """Take it."""
+        pass
 
     def post_create_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
     def start_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
     def post_start_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
     def update_container(self, pod: Any, container: Any, resources: Any) -> None:
-        """Take it."""
+        pass
 
     def post_update_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
     def stop_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
     def remove_container(self, pod: Any, container: Any) -> None:
-        """Take it."""
+        pass
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def kind_of(number: int) -> str:
 
 
 def manifest(number: int) -> Json:
-    """Pod number so-and-so."""
+    """The manifest of a pod with this number."""
     kind = kind_of(number)
     requests = {"kubernetes.io/batch-cpu": _MILLI_CPU, "kubernetes.io/batch-memory": _MEMORY}
     spec = {"containers": {"main": {"requests": requests, "limits": requests}}}

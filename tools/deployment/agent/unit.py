@@ -34,7 +34,7 @@ def files() -> dict[str, str]:
 
 
 def text() -> str:
-    """The unit: what it runs, what of the machine it has, and why."""
+    """The text of the unit."""
     rows = read()
     shared = [row for row in rows if row.choice in ("always", "mode")]
     lines = [
