@@ -1,7 +1,7 @@
 """Tables of the deviations from the docstrings of the attributes of `Rules`, `Choices` and `Quirks`.
 
-A docstring is a sentence, then paragraphs `Reference:` (what the reference does), `Here:` (if there is more to say
-than the sentence) and `Why:`.
+A docstring is a sentence, then the fields `:Reference:` (what the reference does), `:Here:` (details, if any) and
+`:Why:`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILES = {
     "quirks": "src/nri/agent/koordinator/quirks.py",
 }
 _GROUP = re.compile(r"^    # --- (.*)$", re.MULTILINE)
-_PARAGRAPH = re.compile(r"^(Reference|Here|Why): ", re.MULTILINE)
+_FIELD = re.compile(r"^:(Reference|Here|Why): ", re.MULTILINE)
 
 
 def deviations(source: str) -> Callable[[], Iterator[tuple[str, ...]]]:
@@ -57,8 +57,8 @@ def attributes(path: Path) -> Iterator[tuple[str, str, str]]:
 
 def cells(attribute: str, docstring: str) -> tuple[str, str, str]:
     """What the reference does, what is done here, and why. LookupError if the docstring does not say it."""
-    summary, *parts = _PARAGRAPH.split(docstring)
+    summary, *parts = _FIELD.split(docstring)
     texts = {name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
     if not {"Reference", "Why"} <= texts.keys():
-        raise LookupError(f"{attribute}: the docstring needs the paragraphs 'Reference:' and 'Why:'")
+        raise LookupError(f"{attribute}: the docstring needs the fields :Reference: and :Why:")
     return texts["Reference"], texts.get("Here", " ".join(summary.split())), texts["Why"]
