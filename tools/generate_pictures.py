@@ -30,10 +30,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
-    wanted = drawn()
+    texts = drawn()
     code = 0
-    for path in sorted({*wanted, *FOLDER.glob("*.svg")}):
-        text = wanted.get(path)
+    for path in sorted({*texts, *FOLDER.glob("*.svg")}):
+        text = texts.get(path)
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if check:

@@ -99,8 +99,8 @@ def ensure_packages(say: Say, packages: Iterable[str] = FOR_CONTAINERD) -> None:
 def _apt(command: list[str]) -> str | None:
     """Run apt; None when it worked, else what was wrong."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else apt_problem(done.stderr)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return None if process.returncode == 0 else apt_problem(process.stderr)
 
 
 def apt_problem(errors: str) -> str:

@@ -56,15 +56,15 @@ def _fill(folder: Path, say: Say) -> None:
 
 
 def _build(target: Path, headers: Path) -> None:
-    found = [str(path.parent) for path in headers.rglob("libseccomp.pc")]
-    # Niced: somebody may be working here.
+    folders = [str(path.parent) for path in headers.rglob("libseccomp.pc")]
+    # Niced: a person may use this machine.
     process = subprocess.run(
         ["nice", "-n", "10", find_go(), "build", *_FLAGS, _LINK, "-o", str(target), MODULE],
         cwd=GO_SOURCE,
         env={
             **os.environ,
             "CGO_ENABLED": "1",
-            "PKG_CONFIG_PATH": ":".join(found),
+            "PKG_CONFIG_PATH": ":".join(folders),
             "PKG_CONFIG_SYSROOT_DIR": str(headers),
         },
         capture_output=True,

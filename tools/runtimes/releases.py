@@ -82,13 +82,13 @@ def _fill(release: Release, folder: Path, say: Say) -> None:
         if release.suite:
             say(f"fetching containerd {release.key} from Debian {release.suite}")
             unpacked = debs.unpack("containerd", release.suite, content, scratch / "apt")
-            found, nri = unpacked.version, unpacked.built_using.get(NRI_DEBIAN, "?")
+            version, nri = unpacked.version, unpacked.built_using.get(NRI_DEBIAN, "?")
             where = "usr/bin"
         else:
             say(f"building containerd {release.key} (two to three minutes, once)")
             modules = gobuild.build(GO_SOURCE, content / "bin")
-            found, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
-        about = {"bin": where, "version": _plain(found), "nri": _plain(nri)}
+            version, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
+        about = {"bin": where, "version": _plain(version), "nri": _plain(nri)}
         (content / "about.json").write_text(json.dumps(about))
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(content, folder)
