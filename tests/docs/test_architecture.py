@@ -37,7 +37,7 @@ def test_every_room_has_its_row() -> None:
 
 
 def test_a_module_that_one_neighbour_reads_is_part_of_it_or_has_its_reason() -> None:
-    """The face of a room reads what it exports for all others, so it is no neighbour."""
+    """A package's __init__ exports for all others, so it does not count as a reader."""
     graph = grimp.build_graph("nri", cache_dir=None, exclude_type_checking_imports=False)
     excused = first_cells("Modules with one reader")
     alone = {

@@ -115,7 +115,7 @@ def draw_insides(picture: Picture) -> None:
         y += 14
         for row in rows:
             part = (width - 5 * (len(row) - 1)) / len(row)
-            for number, each in enumerate(row):
-                picture.box((x + number * (part + 5), y, part, 22), each, colour, size=12.5)
+            for number, name_ in enumerate(row):
+                picture.box((x + number * (part + 5), y, part, 22), name_, colour, size=12.5)
             y += 26
         y += 20
