@@ -1,8 +1,8 @@
 """The differences from the reference: one attribute each, in one frozen value.
 
-An attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name states what holds when it is True. Code
-checks the attribute and never the mode. Each attribute has a test in both modes. The tables of ``docs/deviations.md``
-are generated from the docstrings: a sentence, then what the reference does, details of what is done here, and why.
+An attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what is the case if it is True.
+Code checks the attribute, never the mode. Every attribute has a row in ``docs/deviations.md`` with the reason, and
+tests in both modes.
 """
 
 from __future__ import annotations

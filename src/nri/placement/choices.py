@@ -1,7 +1,7 @@
 """Differences from the original policies, one named attribute each.
 
-The same as `nri.rules.Rules`, for the originals of topology-aware and balloons: the table "nri-plugins" of
-``docs/deviations.md`` is generated from the docstrings.
+An attribute is True by default and False in `Choices.REFERENCE`. Code reads the attribute, never the mode. Each one is
+a row of the table "Other systems" in ``docs/deviations.md``.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ class Choices:
     DEFAULT: ClassVar[Choices]
 
     caches_beside_idle_ones: bool = True
-    """Of partly used caches those beside the idle one are taken first.
+    """Of partly used caches those next to an idle one are taken first.
 
     :Reference: Of partly used caches those of the package whose number equals a number of free CPUs come first.
     :Why: The rest of the container's CPUs lay in another package.
     """
     trials_leave_no_zone: bool = True
-    """A memory zone that was only tried is forgotten at once.
+    """A memory zone of an unsuccessful trial is forgotten at once.
 
     :Reference: A memory zone that was only tried for a score goes on to count, and requests that touch it are moved or
         refused.
     :Why: A trial must not change the next decision.
     """
     pools_have_one_order: bool = True
-    """Of any two pools one is better, whichever is looked at first.
+    """The better of two pools does not depend on their order.
 
     :Reference: Two comparisons of pools say yes whichever pool is asked about, so the order depends on the sorting.
     :Why: The same request has the same place.
     """
     lower_pools_keep_their_shares: bool = True
-    """Exclusive CPUs leave each pool below what it has promised.
+    """Exclusive CPUs leave each lower pool what it has promised.
 
     :Reference: CPUs that may become exclusive come from the lowest pools and those between, each asked for itself, so
         a larger pool may take what a lower one, or all in one together, have promised.
@@ -52,13 +52,13 @@ class Choices:
     :Why: Room that is there is used.
     """
     idle_containers_fit: bool = True
-    """A container that asks for no CPU finds room where all CPU is promised.
+    """A container without a CPU request fits where all CPU is promised.
 
     :Reference: Where all CPU is promised, the second container that asks for none is refused.
     :Why: BestEffort asks for nothing.
     """
     idle_containers_have_a_cpu: bool = True
-    """One that was promised no CPU has at least one to share.
+    """A container without a CPU request has at least one shared CPU.
 
     :Reference: Exclusive containers may take the last CPU of those that ask for none, which then run wherever they
         may, on exclusive CPUs, too.
@@ -66,20 +66,20 @@ class Choices:
     :Why: Exclusive is exclusive.
     """
     resize_can_move: bool = True
-    """A container that is resized stays in its pool if it fits there, else moves.
+    """A resized container stays in its pool if it fits there, else moves.
 
     :Reference: A container that is resized stays in its pool, or is refused.
     :Why: A node of four CPUs is no reason against six.
     """
     equal_resizes_keep_shares: bool = True
-    """A resize to what a container has leaves its shares; with `pinCPU: false` the original sets the first ones.
+    """A resize to the same requests keeps the shares; with `pinCPU: false` the original sets the first ones.
 
     :Reference: With `pinCPU: false` a resize to what a container of topology-aware has already sets the shares that it
         was created with.
     :Why: A resize before it has set others.
     """
     dropped_requests_count: bool = True
-    """A resize that takes a request or a limit away is one.
+    """A resize that removes a request or a limit has an effect.
 
     :Reference: A resize that takes a request or a limit away from a container that is not Guaranteed, and sets no
         other, changes nothing.
@@ -93,43 +93,43 @@ class Choices:
     :Why: A refusal is no change.
     """
     unscoped_isolation_counts: bool = True
-    """`prefer-isolated-cpus` for the whole pod, without `/pod`, is read.
+    """`prefer-isolated-cpus` for the entire pod, without `/pod`, is read.
 
     :Reference: `prefer-isolated-cpus` without `/pod` or `/container.NAME` is ignored.
     :Why: Documented there, too.
     """
     preserved_memory_stays: bool = True
-    """A container with `memory.preserve` is pinned to no memory, not even if its own has not enough.
+    """A container with `memory.preserve` is never pinned to memory, not even if its own memory is too small.
 
     :Reference: A container with `memory.preserve` is pinned to more nodes when its own have not enough.
     :Why: That is what it asks for.
     """
     pod_class_is_known: bool = True
-    """`pod/qosclass` in expressions is the pod's class of service.
+    """`pod/qosclass` in expressions is the pod's QoS class.
 
     :Reference: `pod/qosclass` in an expression has no value: what asks for it never holds, and its opposite always.
     :Why: Documented there, too.
     """
     always_true_needs_no_key: bool = True
-    """The operator `AlwaysTrue` in an affinity takes no key.
+    """The operator `AlwaysTrue` in an affinity needs no key.
 
     :Reference: An affinity with the operator `AlwaysTrue` and no key, or one that is none, refuses the container.
     :Why: The operator has no use for a key.
     """
     cold_starts_need_slow_memory: bool = True
-    """A cold start where there is no memory but DRAM is none.
+    """A cold start is ignored where there is only DRAM.
 
     :Reference: A container with `cold-start` that could have DRAM alone is refused: nothing is left of its memory.
     :Why: A pod comes to nodes of all kinds.
     """
     mixed_memory_in_balloons: bool = True
-    """`memory-type: mixed` is all kinds in balloons, too.
+    """`memory-type: mixed` means all kinds in balloons, too.
 
     :Reference: The annotation `memory-type: mixed` is a mistake in balloons, and passed over.
     :Why: One annotation, one meaning.
     """
     balloons_keep_their_limit: bool = True
-    """No container goes to a balloon that cannot grow to it.
+    """A container never joins a balloon that cannot grow enough.
 
     :Reference: `maxCPUs` is forgotten where fewer CPUs are free, or the balloon is empty, and so is that the parts of
         a composite are equal: a container goes to a balloon that cannot hold it.
@@ -145,7 +145,7 @@ class Choices:
     :Why: A limit, as for all other types.
     """
     balloons_follow_resizes: bool = True
-    """A balloon follows a container that is resized, or the container moves.
+    """A balloon is resized with its containers, or the container moves.
 
     :Reference: A resize changes nothing but the shares that the kubelet set, and the same one again sets old shares.
     :Why: Resizing in place is what Kubernetes offers.
@@ -157,48 +157,48 @@ class Choices:
     :Why: Memory far from all CPUs helps nobody.
     """
     memory_nodes_have_memory: bool = True
-    """Balloons pin to no memory node that has no memory: the kernel refuses it, and so the original's container.
+    """Balloons never pin to a memory node without memory, which the kernel refuses.
 
     :Reference: A container of a balloon is also pinned to the memory nodes of its CPUs that have no memory, and the
         kernel refuses it.
     :Why: Slots of a node may be empty.
     """
     reserved_cpus_stay_reserved: bool = True
-    """CPUs that balloons' configuration reserves by a list go to no other balloon, not even as the last free ones.
+    """CPUs that balloons' configuration reserves by a list never go to another balloon, not even as the last ones.
 
     :Reference: Where `reservedResources.cpu` of balloons is a list, other balloons get these CPUs when no others are
         free, or share idle ones.
     :Why: That is what reserving is.
     """
     freed_cpus_are_shared: bool = True
-    """CPUs of a balloon that is gone, or was only tried, are idle ones that others share.
+    """CPUs of a deleted or only tried balloon become idle CPUs that others share.
 
     :Reference: The least CPUs of a balloon that goes, or was only tried, and those near a composite that grows, are
         idle and shared with nobody until something else changes.
     :Why: Idle CPUs are what is to be shared.
     """
     packages_have_their_own_cpus: bool = True
-    """A package or die in balloons has its own CPUs, where NUMA is off, too.
+    """A package or die in balloons has only its CPUs, also where NUMA is off.
 
     :Reference: Where one memory node spans packages or dies, as with NUMA off, each of them has all its CPUs:
         `shareIdleCPUsInSame: package` shares those of the machine.
     :Why: A package is a package.
     """
     dies_have_their_own_hints: bool = True
-    """A die is near to a hint of CPUs by those that it has.
+    """A die's distance to a CPU hint depends on the CPUs of the die.
 
     :Reference: A die is as near to the CPUs of a hint as its whole package: which of the dies a device is at does not
         count.
     :Why: A die is nearer than a package.
     """
     strict_hints_bind_memory: bool = True
-    """Strict hints hold for memory, too.
+    """Strict hints apply to memory, too.
 
     :Reference: Strict hints are checked before there is memory, so it may be anywhere.
     :Why: As documented there.
     """
     movable_interrupts_will_do: bool = True
-    """Interrupts that `irq-affinity` names move as far as they may.
+    """Of the interrupts that `irq-affinity` names the movable ones move.
 
     :Reference: `irq-affinity` refuses the container if any interrupt that a pattern such as `*` has may not be moved
         (`controllableInterrupts`), but not if it is named by its number.
