@@ -16,9 +16,9 @@ import pytest
 from nri.agent.explain import History
 from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Node
+from nri.agent.model import ContainerContext, PodContext
 from nri.agent.parts import Parts
 from nri.host import Outcome, Root
-from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, Clock, parts
 from tests.support.host_trees import TOP, write_files
 

@@ -21,13 +21,12 @@ import pytest
 
 import nri
 from nri.agent.agent import Agent
+from nri.agent.hooks import MAKE_ROOM, Hook
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.model import NO_CHANGES, Changes, Decision, RoomContext
 from nri.agent.profile import PROFILES
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
-from nri.policies.changes import NO_CHANGES, Changes, Decision
-from nri.policies.contexts import RoomContext
-from nri.policies.hooks import MAKE_ROOM, Hook
 from nri.stub.session.session import Session
 from tests.agent.files import of_process
 from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine

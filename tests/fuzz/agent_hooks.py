@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from nri import host
+from nri.agent.hooks import STAGES, decide
 from nri.agent.koordinator import (
     bandwidths,
     batch_resource,
@@ -22,11 +23,9 @@ from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.profile import HOOKS, KINDS
 from nri.agent.koordinator.resctrl import INTEL
+from nri.agent.model import OOM_SCORE, ContainerContext, PodContext, Resources, pod_writes, writes
+from nri.agent.transports import messages
 from nri.host.process import OOM_SCORES
-from nri.policies import messages
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.hooks import STAGES, decide
-from nri.policies.writes import OOM_SCORE, pod_writes, writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 

@@ -11,18 +11,19 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, decide
 from nri.agent.koordinator import batch_resource, host_application
 from nri.agent.koordinator import hook_fields as proxy
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
+from nri.agent.last_good import LastGood
+from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
+from nri.agent.pods import manifest
+from nri.agent.transports import messages
 from nri.api import messages as m
 from nri.api.events import EventMask
-from nri.policies import manifest, messages
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, decide
-from nri.policies.last_good import LastGood
-from nri.policies.shapes import Items, Record, fit
+from nri.kube.shapes import Items, Record, fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 

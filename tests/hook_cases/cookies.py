@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent.writing.cookie_groups import CookieGroups, HeldCookie
 from nri.agent.writing.cookies import KernelCookies
 from nri.host import CoreScheduler
-from nri.policies.cookie_groups import CookieGroups, HeldCookie
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Prctl
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.hooks import FOLDER
 from nri.agent.koordinator import core_sched
 from nri.agent.koordinator.node import CoreSchedRule
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.reconcile import CORE_SCHED, Reconcile
+from nri.agent.last_good import LastGood
+from nri.agent.model import KubeQosContext
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.transports.standalone.tally import Tally
+from nri.agent.writing.cookie_groups import HeldCookie
 from nri.host import set_features, set_switch
-from nri.policies import paths
-from nri.policies.contexts import KubeQosContext
-from nri.policies.cookie_groups import HeldCookie
-from nri.policies.hooks import FOLDER
-from nri.policies.last_good import LastGood
-from nri.policies.running import RunningPod
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
+from nri.agent import writes
+from nri.agent.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
 from nri.agent.koordinator import batch_resource, cpu_normalization, group_identity
 from nri.agent.koordinator.node import NO_RATIO, GroupIdentityRule
 from nri.agent.koordinator.reconcile import GROUP_IDENTITY
-from nri.policies import paths, writes
-from nri.policies.changes import NO_CHANGES, Changes
-from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
-from nri.policies.last_good import LastGood
+from nri.agent.last_good import LastGood
+from nri.agent.model import NO_CHANGES, Changes, HostApplicationContext, KubeQosContext
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided

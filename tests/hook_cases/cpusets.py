@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent import writes
+from nri.agent.hooks import CREATE, PROGRAM, RUN_POD
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.node import CpusetRule
-from nri.policies import manifest, writes
-from nri.policies.changes import Changes
-from nri.policies.hooks import CREATE, PROGRAM, RUN_POD
-from nri.policies.last_good import LastGood
-from nri.policies.running import RunningPod
+from nri.agent.last_good import LastGood
+from nri.agent.model import Changes
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided

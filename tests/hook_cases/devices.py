@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD
 from nri.agent.koordinator import gpu, rdma, resctrl
 from nri.agent.koordinator.node import Cache
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import messages
-from nri.policies.changes import Changes, Resctrl
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD
+from nri.agent.model import Changes, Resctrl
+from nri.agent.transports import messages
 from tests.hook_cases import inputs
 from tests.hook_cases.conversions import shown_message
 from tests.hook_cases.inputs import Given

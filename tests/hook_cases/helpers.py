@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import host_application, resctrl
 from nri.agent.koordinator.resctrl import Schemata
 from nri.host.cgroups.drivers import Driver, container_name
-from nri.policies import paths
 from tests.hook_cases.core_sched import switched_on
 from tests.hook_cases.inputs import Given, mapping
 from tests.support.pod_folders import pod_folder

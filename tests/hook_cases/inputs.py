@@ -13,10 +13,9 @@ from nri.agent.koordinator.node import (
     SharePool,
 )
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import Changes, ContainerContext, Device, ExtendedResources, Mount, PodContext, Resctrl, Resources
+from nri.agent.pods.manifest import RunningPod
 from nri.kube import quantity
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.policies.running import RunningPod
 
 __all__ = [
     "KNOBS",

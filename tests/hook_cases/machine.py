@@ -13,11 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
+from nri.agent.hooks import decide
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS, PROFILE
+from nri.agent.model import Changes
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
@@ -25,9 +28,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.hooks import decide
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.support.host_trees import write_files
@@ -44,7 +44,7 @@ def decided(given: Given, hook: str, stage: str, context: Any, **rules: Any) -> 
     Args:
         given: the input of a case.
         hook: the name of the hook.
-        stage: one of `nri.policies.hooks.STAGES`.
+        stage: one of `nri.agent.hooks.STAGES`.
         context: what is decided for.
         rules: the attributes of the node's rules that count.
     """

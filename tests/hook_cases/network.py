@@ -10,9 +10,9 @@ from nri.agent.koordinator import bandwidths as network
 from nri.agent.koordinator import tc, terway
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.documents import NETWORK
+from nri.agent.model import HookError
 from nri.host.net_class import ClassId
-from nri.policies.changes import HookError
-from nri.policies.shapes import fit
+from nri.kube.shapes import fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nri import host
+from nri.agent.hooks import MEND_CONTAINER
 from nri.agent.koordinator import oom_score_adj
-from nri.policies.changes import HookError
-from nri.policies.hooks import MEND_CONTAINER
-from nri.policies.writes import writes
+from nri.agent.model import HookError, writes
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided

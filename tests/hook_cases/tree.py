@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from nri.agent.model import Write
 from nri.host.cgroups.units import shares_to_weight
-from nri.policies.writes import Write
 
 __all__ = ["SCHED_FEATURES", "Tree", "container_id_of", "is_container_path"]
 

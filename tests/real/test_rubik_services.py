@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.loops import Loops
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.rubik import PROFILE
@@ -23,7 +24,6 @@ from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root, Unsupported, probe
 from nri.host.usage import CpuTimes, memory
-from nri.policies import paths
 from tests.real.bundles import Bundles, rootfs
 from tests.real.controls import disk, disk_path
 from tests.real.test_loops import BUSY

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
@@ -33,7 +34,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
-from nri.policies import paths
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 from tests.support.pod_folders import pod_folder

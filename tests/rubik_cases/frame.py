@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import PodContext
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
 from nri.agent.rubik import preemption
@@ -23,7 +24,6 @@ from nri.host.cgroups import drivers
 from nri.host.cgroups.drivers import Driver
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
-from nri.policies.contexts import PodContext
 from tests.rubik_cases.world import CaseWorld, Json
 
 __all__ = ["CONFIGS", "STAGES"]

@@ -20,6 +20,7 @@ from nri.agent.loops import Loops
 from nri.agent.loops.evictor import Evictor
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Resctrl, Write
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.rubik import PROFILE
@@ -28,8 +29,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, RuleSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Result
-from nri.policies.changes import Resctrl
-from nri.policies.writes import Write
 from tests.support.host_trees import TOP
 from tests.support.loop_world import Asked
 from tests.support.standalone_world import Clock, MachineRoot, Pids, Pods

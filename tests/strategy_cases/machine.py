@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
@@ -35,7 +36,6 @@ from nri.host import Hierarchies, Root, Unsupported
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import locate
 from nri.kube.quantity import capped, ceil
-from nri.policies import paths
 from tests.strategy_cases.disks import disk_files
 from tests.strategy_cases.metrics import Metrics
 from tests.support.host_trees import write_files

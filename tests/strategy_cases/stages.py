@@ -21,8 +21,8 @@ from nri.agent.koordinator import (
 from nri.agent.koordinator.cpu_burst import Bucket, BurstConfig, Pool, Step
 from nri.agent.koordinator.names import qos_class
 from nri.agent.loops.round import Round
+from nri.agent.pods.manifest import active
 from nri.kube.quantity import capped, ceil
-from nri.policies.manifest import active
 from tests.strategy_cases.machine import Machine
 
 __all__ = ["STAGES"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nri import host
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
@@ -28,7 +29,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
-from nri.policies import paths
 from tests.support.host_trees import TOP, write_files
 from tests.support.pod_folders import pod_folder
 

@@ -27,7 +27,6 @@ WORDS = {
     "trace": "frames taken apart",
     "adaptation": "the runtime's side",
     "stub": "the plugin's side",
-    "policies": "decisions for a node, pure",
     "placement": "CPUs and memory nodes",
     "service": "health and metrics over HTTP",
     "metrics": "numbers out",

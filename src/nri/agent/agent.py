@@ -24,6 +24,7 @@ from nri.agent.executor import Executor, RuntimeView
 from nri.agent.explain import History, Subject
 from nri.agent.foreign import refuse
 from nri.agent.observe import Observer, PublicMetrics
+from nri.agent.ownership import check, check_apart
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
 from nri.agent.pods.running import key_of, uid_of
@@ -35,7 +36,6 @@ from nri.agent.transports import Transport
 from nri.agent.worker import Component
 from nri.errors import NriError
 from nri.interfaces import Reporter
-from nri.policies.ownership import check, check_apart
 from nri.service.http import Answer, Handler, Server, json_answer
 from nri.service.probes import metrics, probes
 from nri.service.systemd import notify

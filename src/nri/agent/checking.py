@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.agent.offline import explained, missing_rules, no_pods, pods_of, store_of
+from nri.agent.ownership import KnobConflict, check_apart
+from nri.agent.ownership import check as check_owners
 from nri.agent.profile import profile_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
-from nri.policies.ownership import KnobConflict, check_apart
-from nri.policies.ownership import check as check_owners
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,16 +15,23 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import kube_class_of
 from nri.agent.executor import Context, Executor
 from nri.agent.explain import PREVIEW, History, Subject
+from nri.agent.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
+from nri.agent.model import (
+    NO_CHANGES,
+    Changes,
+    ContainerContext,
+    HookError,
+    HostApplicationContext,
+    KubeQosContext,
+    PodContext,
+)
 from nri.agent.observe import Observer
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.host import Result
-from nri.policies.changes import NO_CHANGES, Changes, HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
-from nri.policies.paths import kube_class_of
 from nri.text import cut, plain
 
 __all__ = ["Decisions", "class_of", "subject_of", "values_of"]

@@ -13,20 +13,31 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri import host
+from nri.agent.cgroup_paths import MANY_PODS, of_many_pods
+from nri.agent.model import (
+    AT_CREATION,
+    OOM_SCORE,
+    UNIFIED,
+    Changes,
+    ContainerContext,
+    HostApplicationContext,
+    KubeQosContext,
+    PodContext,
+    Resctrl,
+    Write,
+    pod_writes,
+    writes,
+)
 from nri.agent.observe import Observer
+from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling
 from nri.agent.writing.cpus import value_of
 from nri.agent.writing.pending import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand, expand_slice
+from nri.host.cgroups.fields import knob_of_file
 from nri.host.resctrl import parse_schemata
-from nri.policies.changes import UNIFIED, Changes, Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.messages import AT_CREATION, knob_of_file
-from nri.policies.paths import MANY_PODS, of_many_pods
-from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
 __all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy"]
 

@@ -14,9 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri import host
+from nri.agent import cgroup_paths as paths
 from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import class_of, subject_of, values_of
 from nri.agent.explain import History
+from nri.agent.hooks import CREATE, RUN_POD, decide
+from nri.agent.model import MEMORY_LIMIT, ContainerContext, PodContext
+from nri.agent.pods import manifest
 from nri.agent.profile import profile_of
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
@@ -25,10 +29,6 @@ from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube import quantity
 from nri.kube.folder import Folder
-from nri.policies import manifest, paths
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import CREATE, RUN_POD, decide
-from nri.policies.writes import MEMORY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nri import host
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
@@ -18,7 +19,6 @@ from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.host.cgroups.drivers import driver_in_use
 from nri.interfaces import Reporter
-from nri.policies import paths
 
 __all__ = ["Parts"]
 

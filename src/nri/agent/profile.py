@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from nri.agent.hooks import Hook
+from nri.agent.model import Changes, ExtendedResources, HostApplicationContext, PodContext
+from nri.agent.ownership import Owner, Owns
 from nri.config import Source
 from nri.config.settings import FileLayer
 from nri.host import Result, Root
-from nri.policies.changes import Changes
-from nri.policies.contexts import ExtendedResources, HostApplicationContext, PodContext
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Owner, Owns
 
 __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "StrategyRow", "UnreadKey", "load", "profile_of"]
 

@@ -21,12 +21,12 @@ from nri.agent import agent as module
 from nri.agent.agent import Agent, Agents
 from nri.agent.explain import Subject
 from nri.agent.foreign import ForeignAgentError
+from nri.agent.model import ContainerContext, PodContext
+from nri.agent.ownership import KnobConflict
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HttpSettings, PodSettings, RuleSettings, StandaloneSettings
 from nri.errors import NriError
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.ownership import KnobConflict
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
 from tests.support.ports import HeldPort

@@ -11,10 +11,8 @@ import pytest
 from nri.agent.decisions import Decisions, subject_of
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
+from nri.agent.model import ContainerContext, Decision, HostApplicationContext, KubeQosContext, PodContext, Write
 from nri.agent.parts import Parts
-from nri.policies.changes import Decision
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
 from tests.support.scrape import scrape

@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 from nri.agent.executor import OOM_SCORE, Executor, tidy
+from nri.agent.model import (
+    Changes,
+    ContainerContext,
+    HostApplicationContext,
+    KubeQosContext,
+    Mount,
+    PodContext,
+    Resctrl,
+    Write,
+)
+from nri.agent.writing.cookie_groups import Membership
 from nri.api import cpuset
 from nri.host import Outcome, Root
-from nri.policies.changes import Changes, Mount, Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.writes import Write
 from tests.support.agents import POD, UID, Clock, parts, text
 from tests.support.host_trees import FILES_V1, TOP, V1, v1, v2, write_files
 from tests.support.scrape import scrape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nri.policies import paths
+from nri.agent import cgroup_paths as paths
 from tests.support.agents import parts
 from tests.support.host_trees import v1
 

@@ -15,7 +15,7 @@ from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
-from nri.policies.shapes import Record
+from nri.kube.shapes import Record
 
 _PARTS = {"rx_bps_min": "ingressRequest", "rx_bps_max": "ingressLimit"}
 _PARTS |= {"tx_bps_min": "egressRequest", "tx_bps_max": "egressLimit"}

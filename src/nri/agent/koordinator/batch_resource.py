@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator import names
 from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO, scaled
 from nri.agent.koordinator.documents import NODE, SLO, read_spec
@@ -16,13 +17,11 @@ from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, 
 from nri.agent.koordinator.node import BatchRule, Node
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import formulas
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, Table, decode
+from nri.agent.model import Changes, ContainerContext, Decision, ExtendedResources, HookError, PodContext
+from nri.agent.ownership import Level, Owns
+from nri.kube import cgroup_limits as formulas
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Record, Table, decode
 
 NAME: Final = "BatchResource"
 _NOTHING: Final = Decision()

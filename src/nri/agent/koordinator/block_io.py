@@ -15,19 +15,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from nri.agent.cgroup_paths import BEST_EFFORT
 from nri.agent.explain import Subject
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
 from nri.host.cgroups.hierarchies import mounts as machine_mounts
-from nri.policies.formulas import UNLIMITED
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.shapes import Items, Record, Word, fit
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Items, Record, Word, fit
 
 ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
 _KIND: Final = Word(("device", "volumegroup", "podvolume"))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nri.agent.koordinator.documents import over
 from nri.config.syntax import parse_json
-from nri.policies.shapes import Unread
+from nri.kube.shapes import Unread
 from nri.text import plain
 
 __all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]

@@ -3,7 +3,7 @@
 A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
 group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
 `/` is in both. A group's cookie is made on the first process and then shared with its
-siblings, which `nri.policies.cookie_groups` remembers. Core scheduling excludes group identities.
+siblings, which `nri.agent.writing.cookie_groups` remembers. Core scheduling excludes group identities.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.agent.hooks import FOLDER, Hook
 from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import KubeQosContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.hooks import FOLDER, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.agent.model import Changes, Decision, KubeQosContext
+from nri.agent.ownership import Level, Owns
+from nri.agent.writing.cookie_groups import Membership
 
 NAME: Final = "CoreSched"
 EXPELLER: Final = "-expeller"

@@ -20,15 +20,15 @@ from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import BVT, QUOTA
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
+from nri.kube import cgroup_limits as formulas
 from nri.kube.pod_resources import container_amounts
 from nri.kube.quantity import CPU_PERIOD_US
-from nri.policies import formulas
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, decode, fit
-from nri.policies.writes import BVT, QUOTA
+from nri.kube.shapes import Record, decode, fit
 
 ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
 #: NodeSLO's keys, which are also those of the annotation, by field of `BurstConfig`.

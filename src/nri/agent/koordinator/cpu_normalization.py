@@ -10,16 +10,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator.documents import NODE
 from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
 from nri.agent.koordinator.node import NO_RATIO, Node
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.formulas import MIN_QUOTA_US
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
+from nri.agent.model import Changes, ContainerContext, Decision, PodContext, Resources
+from nri.agent.ownership import Level, Owns
+from nri.kube.cgroup_limits import MIN_QUOTA_US
 
 NAME: Final = "CPUNormalization"
 ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"

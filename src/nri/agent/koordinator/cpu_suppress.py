@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from nri.agent.cgroup_paths import BEST_EFFORT
 from nri.agent.koordinator import host_application, pod_class
 from nri.agent.koordinator.cpuset import NAME as CPUSET_HOOK
 from nri.agent.koordinator.cpuset import in_batch_pools, own_cpuset, reserved_milli
@@ -24,14 +25,13 @@ from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
 from nri.agent.koordinator.thresholds import DEFAULT_PERCENT, THRESHOLD
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import CPUS, QUOTA
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.api import cpuset
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US, capped, ceil
-from nri.policies.formulas import UNLIMITED
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.writes import CPUS, QUOTA
 
 _LEAST_CPUS, _LEAST_QUOTA_US = 2, 2000
 #: The part of the node's CPU by which a quota has to change.

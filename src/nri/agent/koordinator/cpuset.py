@@ -11,20 +11,27 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, kube_class_of
+from nri.agent.hooks import CREATE, PROGRAM, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator.documents import TOPOLOGY
 from nri.agent.koordinator.names import BATCH_CPU, BE, LABEL_QOS, LS, SYSTEM, qos_class
 from nri.agent.koordinator.node import CpusetRule, Node, SharePool
 from nri.agent.koordinator.pod_annotations import AMOUNTS, read
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import (
+    NO_CHANGES,
+    Changes,
+    ContainerContext,
+    Decision,
+    HookError,
+    HostApplicationContext,
+    PodContext,
+)
+from nri.agent.ownership import Level, Owns
 from nri.api.cpuset import parse as parse_cpus
+from nri.kube.cgroup_limits import UNLIMITED, amount, milli
 from nri.kube.quantity import ceil
-from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
-from nri.policies.formulas import UNLIMITED, amount, milli
-from nri.policies.hooks import CREATE, PROGRAM, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, kube_class_of
-from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table
+from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table
 
 NAME: Final = "CPUSetAllocator"
 _NOTHING: Final = Decision()

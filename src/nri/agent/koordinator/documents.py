@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.last_good import LastGood
 from nri.agent.loops.round import Round, StrategyPod
 from nri.config.syntax import parse_json
-from nri.policies.last_good import LastGood
-from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
+from nri.kube.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
 
 SLO: Final = "NodeSLO"
 TOPOLOGY: Final = "NodeResourceTopology"

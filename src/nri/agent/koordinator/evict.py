@@ -28,11 +28,11 @@ from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import CPUS, QUOTA
+from nri.agent.pods.manifest import active, from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
-from nri.policies.manifest import active, from_runtime
-from nri.policies.writes import CPUS, QUOTA
 
 #: Percent below the threshold down to which is freed, unless NodeSLO says.
 _BUFFER: Final = 2

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
+from nri.agent.model import Changes, ContainerContext, Decision, HookError, Mount
+from nri.agent.ownership import Level, Owns
 from nri.kube.quantity import ceil
-from nri.policies.changes import Changes, Decision, HookError, Mount
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.ownership import Level, Owns
 
 NAME: Final = "GPUEnvInject"
 _HAMI: Final = "HAMi-core"

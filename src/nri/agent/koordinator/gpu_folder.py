@@ -18,9 +18,9 @@ from typing import Final
 
 from nri.agent.koordinator.gpu import LOCKS
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Changes
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
-from nri.policies.changes import Changes
 
 __all__ = ["make_folder"]
 

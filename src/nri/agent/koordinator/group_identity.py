@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED, KUBE_CLASSES, kube_class_of
+from nri.agent.hooks import FOLDER, PROGRAM, RUN_POD, Decide, Hook
 from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import GroupIdentityRule
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import manifest, paths
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.hooks import FOLDER, PROGRAM, RUN_POD, Decide, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, KUBE_CLASSES, kube_class_of
-from nri.policies.running import RunningPod
-from nri.policies.shapes import Record
-from nri.policies.writes import BVT, Write
+from nri.agent.model import BVT, Changes, Decision, HookError, HostApplicationContext, KubeQosContext, PodContext, Write
+from nri.agent.ownership import Level, Owns
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
+from nri.kube.shapes import Record
 
 NAME: Final = "GroupIdentity"
 ANNOTATION_CPU_QOS: Final = "koordinator.sh/cpuQOS"

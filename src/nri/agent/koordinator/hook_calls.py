@@ -15,21 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE
+from nri.agent.hooks import Outcome as Decided
 from nri.agent.koordinator import hook_fields as words
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
+from nri.agent.model import QUOTA, Changes, ContainerContext, PodContext, Resources, Write, pod_writes, writes
 from nri.agent.parts import Parts
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.errors import NriError
 from nri.host import Outcome, Result
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE
-from nri.policies.hooks import Outcome as Decided
-from nri.policies.writes import QUOTA, Write, pod_writes, writes
 from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.batch_resource import annotated
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.messages import container_id
+from nri.agent.model import Changes, ContainerContext, PodContext, Resources
+from nri.agent.transports.messages import container_id
 
 __all__ = ["container_context", "container_response", "pod_context", "pod_response"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
-from nri.policies.contexts import HostApplicationContext
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
-from nri.policies.shapes import Items, Record, Word, fit
+from nri.agent.model import HostApplicationContext
+from nri.kube.shapes import Items, Record, Word, fit
 
 #: Folders of host applications that do not say where they are, by class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nri import host
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.settings.values import AgentSettings
-from nri.policies.hooks import Hook
 
 __all__ = ["BATCH_POOLS", "RdmaDevices", "cache_of", "node_of"]
 

@@ -18,21 +18,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.explain import Subject
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.documents import AUTO, OFF, SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import BATCH_MEMORY, BE, LS, LSE, LSR, SYSTEM
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.ownership import Level, Owns
+from nri.agent.pods.manifest import from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import capped, ceil
-from nri.policies import paths
-from nri.policies.formulas import UNLIMITED
-from nri.policies.manifest import from_runtime
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.policies.shapes import Record, decode, fit
+from nri.kube.shapes import Record, decode, fit
 
 ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
 #: NodeSLO's key of each QoS class.

@@ -14,17 +14,15 @@ from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.reconcile import switched_on
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, own_minors
 from nri.agent.koordinator.tc_programs import Shaper, default_interface
+from nri.agent.last_good import LastGoodAnnotations
+from nri.agent.model import NET_CLASS, HookError, PodContext, Write
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import ClassId, Outcome, Result
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
-from nri.policies.running import RunningPod
-from nri.policies.writes import NET_CLASS, Write
 
 _MOST_PODS: Final = 4096
 _MOST_ADDRESSES: Final = 8

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from nri.agent.hooks import CREATE, MEND_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, MEND_CONTAINER, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Table
+from nri.agent.model import Changes, ContainerContext, Decision, HookError
+from nri.agent.ownership import Level, Owns
+from nri.kube.shapes import Table
 
 NAME: Final = "OOMScoreAdj"
 _MIN, _MAX = -1000, 1000

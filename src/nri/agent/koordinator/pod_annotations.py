@@ -11,7 +11,7 @@ from typing import Any
 
 from nri.agent.koordinator import names
 from nri.agent.koordinator.memo import LONG, Memo
-from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
+from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
 #: Amounts by the name of a resource.
 AMOUNTS = Table(QUANTITY)

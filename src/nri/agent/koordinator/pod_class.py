@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, GUARANTEED
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.pods.manifest import kube_class
 from nri.config.syntax import parse_json
 from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
 from nri.kube.quantity import ceil
-from nri.policies.manifest import kube_class
-from nri.policies.paths import BEST_EFFORT, GUARANTEED
 
 __all__ = [
     "ANNOTATION_EVICTION_POLICY",

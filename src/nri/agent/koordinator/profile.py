@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import (
     batch_resource,
     block_io,
@@ -40,11 +41,9 @@ from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
 from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
 from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.model import HookError, HostApplicationContext, PodContext
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
-from nri.policies.changes import HookError
-from nri.policies.contexts import HostApplicationContext, PodContext
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.policies.shapes import Record, Table, fit
+from nri.kube.shapes import Record, Table, fit
 
 Document = Mapping[str, Any]
 _META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str)})})

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.agent.koordinator.node import Devices
-from nri.policies.changes import Changes, Decision, Device, HookError
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.ownership import Level, Owns
+from nri.agent.model import Changes, ContainerContext, Decision, Device, HookError
+from nri.agent.ownership import Level, Owns
 
 NAME: Final = "RDMADeviceInject"
 _FOLDER: Final = "/dev/infiniband"

@@ -11,21 +11,21 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import core_sched, group_identity, resctrl
 from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.group_identity import identities
 from nri.agent.koordinator.names import SYSTEM, qos_class
 from nri.agent.koordinator.node import Node
+from nri.agent.model import BVT, ContainerContext
+from nri.agent.model import Resctrl as Change
 from nri.agent.parts import Parts
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import key_of, plain_context
 from nri.agent.transports.standalone.tally import Tally
+from nri.agent.writing.cookie_groups import Membership
 from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
-from nri.policies import manifest, paths
-from nri.policies.changes import Resctrl as Change
-from nri.policies.contexts import ContainerContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.running import RunningPod
-from nri.policies.writes import BVT
 
 __all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
 

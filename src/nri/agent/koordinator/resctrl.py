@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, class_part
 from nri.agent.koordinator.names import BE, LS, LSE, LSR
@@ -23,14 +24,12 @@ from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Changes, ContainerContext, Decision, HookError, PodContext, Resctrl
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import resctrl as host
-from nri.policies.changes import Changes, Decision, HookError, Resctrl
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Items, Record, fit
+from nri.kube.shapes import Items, Record, fit
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import read_switch
 from nri.kube.quantity import capped, ceil
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, fit
+from nri.kube.shapes import Record, fit
 
 _PART: Final = "systemStrategy"
 #: The switch of each key that is its value, and the least and greatest.

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
     DOCUMENT_KEYS,
@@ -30,10 +31,9 @@ from nri.agent.koordinator.bandwidths import (
 from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import HookError
+from nri.agent.ownership import Level, Owns
 from nri.kube import quantity
-from nri.policies.changes import HookError
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Level, Owns
 
 NAME: Final = "TCNetworkQoS"
 #: Minor number, share of the bandwidth in percent while NodeSLO gives none, and priority of each class.

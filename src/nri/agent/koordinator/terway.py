@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
     DOCUMENT_KEYS,
@@ -29,8 +30,12 @@ from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.reconcile import switched_on
+from nri.agent.last_good import LastGoodAnnotations
+from nri.agent.model import HookError, PodContext
+from nri.agent.ownership import Level, Owns
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
@@ -38,12 +43,6 @@ from nri.files import write_in
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
 from nri.kube import quantity
-from nri.policies import manifest
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.running import RunningPod
 
 NAME: Final = "TerwayQoS"
 FOLDER: Final = "/host-var-lib/terway/qos"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator.documents import Part
-from nri.policies.shapes import Record, Word, fit
+from nri.kube.shapes import Record, Word, fit
 
 DEFAULT_PERCENT: Final = 65
 #: Numbers of NodeSLO that are percentages, or seconds.

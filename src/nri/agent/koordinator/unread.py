@@ -27,7 +27,7 @@ from nri.agent.koordinator.documents import refused
 from nri.agent.koordinator.thresholds import THRESHOLDS
 from nri.config.syntax import parse_json
 from nri.kube import quantity
-from nri.policies.shapes import Items, Record, Table, Unread, Word, meant
+from nri.kube.shapes import Items, Record, Table, Unread, Word, meant
 from nri.text import cut, plain
 
 __all__ = ["below", "nearly", "unread", "unread_annotations"]

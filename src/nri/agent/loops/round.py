@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT
 from nri.agent.explain import Subject
+from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.samples import Sample
+from nri.agent.model import ContainerContext, HostApplicationContext, Resctrl
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import key_of, plain_context, started_of, uid_of
 from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
 from nri.host.usage import CgroupUsage
 from nri.kube.quantity import capped, ceil
-from nri.policies import manifest, paths
-from nri.policies.changes import Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.running import RunningPod
 
 __all__ = ["Evictions", "KnobValue", "Round", "StrategyPod", "folder_subject"]
 

@@ -17,19 +17,19 @@ from typing import Any, Final
 
 from nri.agent.executor import ValueWriter
 from nri.agent.explain import PREVIEW, Subject
+from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Rules, Sampled, Strategy
+from nri.agent.model import Write
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.pods.running import key_of, running
 from nri.agent.pods.source import Pod
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
 from nri.host import Hierarchies, Outcome, Result, Root, Topology, read_topology, set_switch
-from nri.policies.writes import Write
 from nri.text import count, plain
 
 __all__ = ["Loops"]

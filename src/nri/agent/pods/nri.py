@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import ContainerContext, PodContext, Resources
 from nri.agent.pods.source import Pod, notify, start_time
 from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
 from nri.host.usage import memory
 from nri.kube.decoded import asked_by
-from nri.policies import paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.text import plain
 
 if TYPE_CHECKING:

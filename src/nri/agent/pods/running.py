@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import KUBE_CLASSES
+from nri.agent.model import PodContext
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from nri.host import Hierarchies
 from nri.host.cgroups import expand_slice
 from nri.host.cgroups.drivers import SCOPES, Driver, container_name
-from nri.policies import manifest, paths
-from nri.policies.contexts import PodContext
-from nri.policies.paths import KUBE_CLASSES
-from nri.policies.running import RunningPod
 from nri.text import plain
 
 __all__ = ["key_of", "plain_context", "running", "started_of", "uid_of"]

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.verbose import parse_info
-from nri.policies import paths
 
 __all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_info"]
 

@@ -25,15 +25,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import Write
+from nri.agent.pods import manifest
 from nri.agent.rubik import quota_turbo
 from nri.agent.rubik.counting import Counting
 from nri.agent.rubik.pods import Pod, limit_of, pod_of
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
-from nri.policies import manifest
-from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 
 __all__ = [
     "ANNOTATION",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import Resctrl
 from nri.agent.rubik.counting import Counting
 from nri.agent.rubik.pods import PREEMPTIBLE, Pod, offline, pod_of
 from nri.agent.rubik.service import Service, Services, readable
@@ -21,7 +22,6 @@ from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.host import Unsupported, resctrl
 from nri.host.perf import Event
-from nri.policies.changes import Resctrl
 
 __all__ = [
     "ANNOTATION",

@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from nri.agent.hooks import RUN_POD, Hook
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import Changes, Decision, PodContext, Setting, Write
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.values import AgentSettings
-from nri.policies.changes import Changes, Decision, Setting
-from nri.policies.contexts import PodContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import RUN_POD, Hook
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import UNLIMITED
 
 __all__ = ["HOOK", "INTERVAL_S", "Block", "DynMemory", "MemoryHigh", "limits", "writes"]
 

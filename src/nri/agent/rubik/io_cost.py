@@ -13,7 +13,9 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Annotated, Final
 
 from nri.agent.explain import Subject
+from nri.agent.hooks import RUN_POD, Hook
 from nri.agent.loops.round import KnobValue, Round
+from nri.agent.model import Changes, Decision, PodContext, Write
 from nri.agent.rubik.machine import block_device
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
 from nri.agent.rubik.service import Node, Service, Services
@@ -21,10 +23,6 @@ from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import Problem
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import RUN_POD, Hook
-from nri.policies.writes import Write
 
 __all__ = [
     "DEFAULT_WEIGHT",

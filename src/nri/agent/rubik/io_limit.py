@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
+from nri.agent.model import Changes, ContainerContext, Decision, Setting
 from nri.agent.rubik.machine import block_device
 from nri.agent.rubik.service import Node, Service, Services, readable
 from nri.agent.settings.values import AgentSettings
-from nri.policies.changes import Changes, Decision, Setting
-from nri.policies.contexts import ContainerContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.shapes import Items, Record, decode
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Items, Record, decode
 
 __all__ = ["ANNOTATION", "HOOK", "KNOBS", "DiskLimits", "IoLimit", "check", "disk_limits", "parse"]
 

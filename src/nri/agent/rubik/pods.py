@@ -13,10 +13,10 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nri.agent.loops.round import StrategyPod
+from nri.agent.model import PodContext
+from nri.kube import cgroup_limits as formulas
 from nri.kube.pod_resources import container_amounts, pod_limit, pod_total
 from nri.kube.quantity import ceil
-from nri.policies import formulas
-from nri.policies.contexts import PodContext
 
 __all__ = [
     "OFFLINE",

@@ -16,16 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple
 
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.model import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES, Changes, ContainerContext, Decision, PodContext
 from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of, request_of
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES
 
 __all__ = ["HOOK", "Block", "Net", "Network", "Preemption", "bandwidth", "decide", "protection", "values"]
 

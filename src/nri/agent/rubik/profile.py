@@ -9,6 +9,8 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from nri.agent.model import ExtendedResources, PodContext
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.rubik import (
     cpi,
@@ -29,9 +31,7 @@ from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.policies.contexts import ExtendedResources, PodContext
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Unread, meant
+from nri.kube.shapes import Unread, meant
 
 __all__ = ["PROFILE"]
 

@@ -11,17 +11,15 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import Changes, ContainerContext, Decision, Resources, Write
 from nri.agent.rubik import quota_turbo
 from nri.agent.rubik.pods import Pod, limit_of, pod_of
 from nri.agent.rubik.service import Node, Service, Services, readable
 from nri.agent.settings.values import AgentSettings
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, Resources
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.writes import Write
 
 __all__ = ["ANNOTATION", "HOOK", "Quota", "QuotaBurst", "parse", "refusal", "writes"]
 

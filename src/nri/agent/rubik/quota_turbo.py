@@ -26,14 +26,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.model import Write
 from nri.agent.rubik.pods import Pod, pod_of
 from nri.agent.rubik.service import Service, Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.host.usage import ProcessorFiles
-from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 from nri.text import count
 
 __all__ = [

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import Hook
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Strategy
+from nri.agent.ownership import Owns
 from nri.agent.settings.values import AgentSettings
 from nri.config.complaint import Problem
 from nri.errors import ConfigError
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Owns
 
 __all__ = ["Node", "Service", "ServiceRow", "Services", "Ticks", "nanoseconds", "readable", "share", "ticks"]
 

@@ -28,7 +28,7 @@ from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
-from nri.policies.shapes import Unread, meant
+from nri.kube.shapes import Unread, meant
 
 __all__ = ["KIND", "Agent", "File", "Reader"]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nri.agent.last_good import LastGood
 from nri.agent.profile import Kind, UnreadKey
-from nri.policies.last_good import LastGood
 from nri.text import plain
 
 __all__ = ["Problem", "RuleStore"]

@@ -8,11 +8,10 @@ Next: `nri.agent.transports.hook_plugin`, which knows when.
 from __future__ import annotations
 
 from nri.agent.executor import Executor
+from nri.agent.model import CPUS, Changes, Write
 from nri.api import cpuset
 from nri.host import Outcome, Result
 from nri.host.cgroups import knob_file
-from nri.policies.changes import Changes
-from nri.policies.writes import CPUS, Write
 
 __all__ = ["clear_cpus", "clears_cpus"]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.executor import tidy
+from nri.agent.model import ContainerContext, PodContext, Resources
+from nri.agent.transports import messages
 from nri.api import messages as m
-from nri.policies import messages, paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 __all__ = ["container_context", "placed", "pod_context", "requested"]
 

@@ -23,9 +23,11 @@ from functools import partial
 from typing import Final, TypeVar
 
 from nri import host
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
+from nri.agent.model import NO_CHANGES, QUOTA, Changes, ContainerContext, PodContext, Resources
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
-from nri.agent.transports import contexts, translation
+from nri.agent.transports import contexts, messages, translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.reapply import Reapply
@@ -40,11 +42,6 @@ from nri.api.builders.update import Update
 from nri.api.events import EventMask
 from nri.errors import Reject
 from nri.host import Result
-from nri.policies import messages
-from nri.policies.changes import NO_CHANGES, Changes
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
-from nri.policies.writes import QUOTA
 from nri.stub.plugin import Plugin
 from nri.stub.session.background import every
 from nri.stub.session.subscription import FAILURE_POLICY_SINCE, known_to

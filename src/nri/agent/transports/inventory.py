@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from nri.policies.changes import NO_CHANGES, Changes, Setting
-from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.agent.model import NO_CHANGES, Changes, ContainerContext, PodContext, Resources, Setting
 
 __all__ = ["InventoryContainer", "RuntimeInventory"]
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import NO_CHANGES, Resources
 from nri.agent.parts import Parts
 from nri.agent.transports import contexts
 from nri.agent.transports.clear_cpus import clears_cpus
@@ -26,9 +28,6 @@ from nri.api.builders.update import Update
 from nri.api.events import EventMask
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
-from nri.policies import paths
-from nri.policies.changes import NO_CHANGES
-from nri.policies.contexts import Resources
 from nri.proxy.adjust import CLEAR_CPUS
 from nri.proxy.events.views import RUNTIME_ID
 

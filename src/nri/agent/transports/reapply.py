@@ -15,6 +15,9 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from nri import host
+from nri.agent.hooks import MEND_CONTAINER, MEND_POD, Outcome
+from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, PodContext, Resources, Setting, pod_writes, writes
+from nri.agent.ownership import Level
 from nri.agent.parts import Parts
 from nri.agent.transports import translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
@@ -22,11 +25,6 @@ from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
-from nri.policies.changes import Changes, Setting
-from nri.policies.contexts import PodContext, Resources
-from nri.policies.hooks import MEND_CONTAINER, MEND_POD, Outcome
-from nri.policies.ownership import Level
-from nri.policies.writes import CPUS, OOM_SCORE, QUOTA, pod_writes, writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 

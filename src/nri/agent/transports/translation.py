@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from nri.agent.model import AT_CREATION, CPUS, OOM_SCORE, QUOTA, Changes, Resources, Setting
+from nri.agent.pods import manifest
 from nri.agent.pods.verbose_info import ASKED_QUOTA
+from nri.agent.transports import messages
 from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
 from nri.host import KNOBS, Outcome, Result
-from nri.policies import manifest, messages
-from nri.policies.changes import Changes, Setting
-from nri.policies.contexts import Resources
-from nri.policies.messages import AT_CREATION
-from nri.policies.writes import CPUS, OOM_SCORE, QUOTA
 from nri.text import cut, plain
 
 __all__ = [

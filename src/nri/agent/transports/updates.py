@@ -20,20 +20,28 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nri.agent.executor import Written, tidy
+from nri.agent.hooks import MAKE_ROOM
+from nri.agent.model import (
+    AT_CREATION,
+    MEMORY_LIMIT,
+    QUOTA,
+    SHARES,
+    Changes,
+    ContainerContext,
+    Setting,
+    Write,
+    while_created,
+    writes,
+)
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
-from nri.agent.transports import translation
+from nri.agent.transports import messages, translation
 from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.reapply import PORTION
 from nri.agent.writing.cpus import value_of
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, NriError
 from nri.host import Outcome, Result
-from nri.policies import messages
-from nri.policies.changes import Changes, Setting
-from nri.policies.contexts import ContainerContext, while_created
-from nri.policies.hooks import MAKE_ROOM
-from nri.policies.writes import MEMORY_LIMIT, QUOTA, SHARES, Write, writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
@@ -156,7 +164,7 @@ class RuntimeUpdates:
         """
         on_v2 = self._parts.executor.on_v2
         name = write.knob
-        if name in self._asked_for or name in messages.AT_CREATION or not messages.sayable(name, on_v2):
+        if name in self._asked_for or name in AT_CREATION or not messages.sayable(name, on_v2):
             return None
         if name == SHARES and on_v2(name):
             return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from nri.agent.writing.cookie_groups import CookieGroups, Membership
 from nri.host import CoreScheduler, Outcome, Result
-from nri.policies.cookie_groups import CookieGroups, Membership
 
 __all__ = ["CoreScheduling", "KernelCookies"]
 
@@ -18,7 +18,7 @@ _NAME = "core_sched.cookie"
 
 
 class KernelCookies:
-    """Cookies of this machine's processes, as `nri.policies.cookie_groups.Cookies` wants them."""
+    """Cookies of this machine's processes, as `nri.agent.writing.cookie_groups.Cookies` wants them."""
 
     def __init__(self, scheduler: CoreScheduler) -> None:
         self._scheduler = scheduler

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Final
 
 from nri import host
+from nri.agent.model import CPUS
 from nri.api import cpuset
 from nri.host.cgroups.units import Value
-from nri.policies.writes import CPUS
 from nri.text import plain
 
 __all__ = ["MOST_CPUS", "cpus", "value_of"]

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
+from nri.agent.model import CPUS, MEMORY_LIMIT, QUOTA, SHARES, Write
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
-from nri.policies.writes import CPUS, MEMORY_LIMIT, QUOTA, SHARES, Write
 from nri.text import plain
 
 __all__ = ["CriUpdates"]

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nri.policies.writes import Write
+from nri.agent.model import Write
 
 __all__ = ["Pending"]
 

@@ -1,6 +1,6 @@
 """`default-validator`: refuse containers by what plugins did to them, or because a required plugin took no part.
 
-The decision is `nri.policies.default_validator`, which a runtime on our adaptation has built in. This is for runtimes
+The decision is `nri.api.default_validator`, which a runtime on our adaptation has built in. This is for runtimes
 without it, or with one that cannot be configured as wanted. Unlike there, to run it is to want it: `enable` is true
 unless the configuration says otherwise.
 """
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import nri
 from nri.api.annotations import REQUIRED_PLUGINS
+from nri.api.default_validator import KEYS, DefaultValidator, ValidatorConfig
 from nri.config import Source, parse_text
 from nri.errors import ConfigError
-from nri.policies.default_validator import KEYS, DefaultValidator, ValidatorConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

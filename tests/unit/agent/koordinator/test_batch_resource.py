@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator.node import BatchRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import NO_CHANGES, Changes, HookError
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.agent.model import NO_CHANGES, Changes, ContainerContext, ExtendedResources, HookError, PodContext
 
 AMOUNT = st.integers(min_value=1, max_value=10**6)
 

@@ -5,7 +5,7 @@ import pytest
 from nri.agent.koordinator import core_sched, names
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.contexts import KubeQosContext
+from nri.agent.model import KubeQosContext
 
 RULE = CoreSchedRule(
     True,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpu_burst, cpu_normalization
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.cpu_burst import Bucket, BurstConfig, Pool, Step
 from nri.agent.koordinator.node import Node
-from nri.policies import paths
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod

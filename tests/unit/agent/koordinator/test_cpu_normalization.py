@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from nri.agent.koordinator import cpu_normalization, cpuset, names
 from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import formulas
-from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.agent.model import ContainerContext, PodContext, Resources
+from nri.kube import cgroup_limits as formulas
 
 
 def context(qos: str | None, quota: int | None = 100_000, status: str | None = None) -> PodContext:

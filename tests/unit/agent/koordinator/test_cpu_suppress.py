@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpu_suppress
 from nri.agent.koordinator import cpuset as koord_cpuset
 from nri.agent.koordinator import names as n
@@ -17,7 +18,6 @@ from nri.agent.koordinator.cpu_suppress import Cpu, Used
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.api import cpuset
-from nri.policies import paths
 from tests.support.loop_world import LoopWorld
 from tests.support.scrape import scrape
 from tests.unit.agent.transports.standalone.test_pods import pod

@@ -10,8 +10,7 @@ import pytest
 from nri.agent.koordinator import cpuset, names
 from nri.agent.koordinator.node import CpusetRule, SharePool
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
+from nri.agent.model import ContainerContext, HookError, HostApplicationContext, PodContext
 
 RULE = CpusetRule(
     (SharePool(0, 0, "1-3"), SharePool(0, 1, "5-7")), (SharePool(0, 0, "0-3"), SharePool(0, 1, "4-7")), "none", "0"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import batch_resource, evict
 from nri.agent.koordinator import evict as strategy
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.evict import BatchCpu, Task, Victim
-from nri.policies import paths
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 from tests.support.scrape import scrape

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from nri.agent.koordinator import gpu, names
-from nri.policies.changes import HookError, Mount
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import ContainerContext, HookError, Mount, PodContext
 
 
 def container(allocated: object, hami: bool = False) -> ContainerContext:

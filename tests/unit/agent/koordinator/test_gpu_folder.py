@@ -13,9 +13,9 @@ import pytest
 
 from nri.agent.koordinator.gpu_folder import make_folder
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Changes, Mount
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.host import Outcome, Root
-from nri.policies.changes import Changes, Mount
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, MAIN, UID

@@ -8,9 +8,8 @@ import pytest
 
 from nri.agent.koordinator import group_identity, names
 from nri.agent.koordinator.node import GroupIdentityRule
-from nri.policies.changes import HookError
-from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.running import RunningPod
+from nri.agent.model import HookError, HostApplicationContext, KubeQosContext, PodContext
+from nri.agent.pods.manifest import RunningPod
 
 RULE = GroupIdentityRule(
     True,

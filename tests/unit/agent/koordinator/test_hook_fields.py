@@ -4,8 +4,7 @@ import json
 
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator import hook_fields as proxy
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import Resources
+from nri.agent.model import Changes, Device, Mount, Resctrl, Resources
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 

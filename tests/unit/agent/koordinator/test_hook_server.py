@@ -13,16 +13,16 @@ from typing import Any
 import grpc
 import pytest
 
+from nri.agent.hooks import Outcome
 from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, hook_server
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.hook_calls import HookCalls
 from nri.agent.koordinator.hook_server import HooksTransport
 from nri.agent.koordinator.node import Node
+from nri.agent.model import PodContext
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
 from nri.errors import NriError
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import Outcome
 from nri.proxy.hook_servers.registrations import Registrations
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.hook_peers import ask

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri.agent.hooks import decide
 from nri.agent.koordinator import cpuset, gpu, group_identity, names, oom_score_adj, resctrl
 from nri.agent.koordinator.node import (
     Cache,
@@ -17,16 +18,17 @@ from nri.agent.koordinator.node import (
 )
 from nri.agent.koordinator.profile import HOOKS
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Device, Resctrl
-from nri.policies.contexts import (
+from nri.agent.model import (
+    Changes,
     ContainerContext,
+    Device,
     ExtendedResources,
     HostApplicationContext,
     KubeQosContext,
     PodContext,
+    Resctrl,
     Resources,
 )
-from nri.policies.hooks import decide
 
 ALL = frozenset(row.name for row in HOOKS)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.documents import OFF
 from nri.agent.koordinator.memory_qos import CACHE_SWITCH, Container, Pod, of_pod, parse, targets
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod

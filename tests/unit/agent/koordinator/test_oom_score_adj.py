@@ -3,8 +3,7 @@
 import pytest
 
 from nri.agent.koordinator import oom_score_adj
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import ContainerContext, HookError, PodContext
 
 
 def container(score: str = "", scores: str = "", **more: bool) -> ContainerContext:

@@ -9,7 +9,7 @@ import pytest
 
 from nri.agent.koordinator.pod_unread import absent_containers
 from nri.agent.koordinator.profile import PROFILE
-from nri.policies.contexts import ExtendedResources
+from nri.agent.model import ExtendedResources
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
 

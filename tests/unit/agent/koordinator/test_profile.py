@@ -10,9 +10,9 @@ from nri.agent.koordinator.profile import POD_ANNOTATIONS, PROFILE
 from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import PodContext
 from nri.agent.profile import load
 from nri.agent.settings import AgentSettings
-from nri.policies.contexts import PodContext
 
 HOOKS = ("Resctrl", "TCNetworkQoS", "TerwayQoS")
 READERS = {annotation.key: annotation.strategy for annotation in POD_ANNOTATIONS}

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from nri.agent.koordinator import gpu, names, rdma
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import ContainerContext, HookError, PodContext
 
 
 def container(allocated: object, hami: bool = False) -> ContainerContext:

@@ -19,10 +19,9 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.resctrl import ClassResctrl, Schemata, cache_mask, class_bandwidth, class_schemata, group_of
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
+from nri.agent.model import ContainerContext, HookError, PodContext, Resctrl
 from nri.agent.settings import AgentSettings
 from nri.host import read_topology
-from nri.policies.changes import HookError, Resctrl
-from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.loops.test_round import made

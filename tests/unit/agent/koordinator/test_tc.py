@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import bandwidths, tc
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, minors, own_minors
-from nri.policies import paths
-from nri.policies.changes import HookError
+from nri.agent.model import HookError
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
 

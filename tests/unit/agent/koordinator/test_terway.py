@@ -14,9 +14,8 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import HookError, PodContext
 from nri.host import Outcome, Root
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import names as n
 from nri.agent.loops.round import StrategyPod
 from nri.agent.pods.running import running
-from nri.policies import paths
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 

@@ -15,8 +15,8 @@ from nri.agent.executor import Written
 from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
+from nri.agent.model import Write
 from nri.agent.settings.values import AgentSettings, LoopSettings
-from nri.policies.writes import Write
 from tests.support.host_trees import TOP
 from tests.support.loop_world import ALL_ON, Asked, LoopWorld
 from tests.support.scrape import scrape

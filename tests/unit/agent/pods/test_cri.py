@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+from nri.agent.pods import manifest
 from nri.agent.pods.cri import CriPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.cri.pb import api_pb2 as pb
-from nri.policies import manifest
 from tests.support.cri_server import CriServer
 from tests.support.pod_folders import pod_folder
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import ContainerContext, PodContext, Resources
 from nri.agent.pods.nri import NriPods, api_pod
 from nri.agent.pods.running import running, started_of
 from nri.agent.settings import AgentSettings
@@ -17,8 +19,6 @@ from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Root, detect
-from nri.policies import paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.host_trees import write_files

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.node import Node
 from nri.agent.pods.running import key_of, plain_context, running
-from nri.policies import paths
 from tests.support.standalone_world import World
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.loops.round import StrategyPod
+from nri.agent.model import PodContext
 from nri.agent.pods.running import running
 from nri.agent.rubik.pods import PREEMPTIBLE, Pod, class_of, offline, pod_of, protected
-from nri.policies import paths
-from nri.policies.contexts import PodContext
 from tests.support.rubik_world import RubikWorld, pod
 
 

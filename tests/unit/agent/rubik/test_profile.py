@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.model import PodContext
+from nri.agent.ownership import KnobConflict, check, check_apart
 from nri.agent.profile import StrategyRow, load, profile_of
 from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.profile import PROFILE, SERVICES, unread, unreadable
@@ -14,8 +16,6 @@ from nri.agent.rubik.service import Node
 from nri.agent.rubik.settings import KIND
 from nri.agent.settings import AgentSettings
 from nri.host import Root
-from nri.policies.contexts import PodContext
-from nri.policies.ownership import KnobConflict, check, check_apart
 
 FEATURES = {
     "preemption", "dynCache", "ioCost", "dynMemory", "quotaTurbo", "psi", "cpuevict", "memoryevict", "quotaBurst",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.model import Changes
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.host import Outcome
-from nri.policies.changes import Changes
 from tests.support import agents
 from tests.support.host_trees import v1, v2
 

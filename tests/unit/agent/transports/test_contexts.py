@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.model import Resources
 from nri.agent.transports import contexts
 from nri.api import messages as m
-from nri.policies.contexts import Resources
 
 SLICE = "kubepods-burstable-pod1_2.slice"
 BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
@@ -22,7 +23,6 @@ from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
 from nri.host import Root
-from nri.policies import paths
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod

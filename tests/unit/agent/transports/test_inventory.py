@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nri.agent.model import ContainerContext, PodContext, Resources
 from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 
 def filled() -> RuntimeInventory:

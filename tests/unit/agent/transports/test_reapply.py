@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, group_identity, oom_score_adj, resctrl
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Resources
 from nri.agent.parts import Parts
 from nri.agent.transports import reapply
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.translation import ASKED_QUOTA
 from nri.api import messages as m
 from nri.errors import ConnectionClosed
-from nri.policies import paths
-from nri.policies.contexts import Resources
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.model import Changes, Device, Mount, Resctrl, Resources
 from nri.agent.transports import translation
 from nri.agent.transports.translation import ASKED_QUOTA, asked_before, by_api
 from nri.api import messages as m
 from nri.host import Outcome
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import Resources
 
 ALL = Changes(
     {

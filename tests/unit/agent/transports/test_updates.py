@@ -9,9 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from nri.agent.hooks import MAKE_ROOM, Hook
+from nri.agent.model import Changes, ContainerContext, Decision, PodContext, RoomContext, Write
+from nri.agent.model import writes as writes_of
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.settings import AgentSettings
+from nri.agent.transports import messages
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.updates import RuntimeUpdates
@@ -19,12 +23,6 @@ from nri.api import messages as m
 from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, DeadlineExceeded
 from nri.host import Outcome
-from nri.policies import messages
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext, RoomContext
-from nri.policies.hooks import MAKE_ROOM, Hook
-from nri.policies.writes import Write
-from nri.policies.writes import writes as writes_of
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support import agents

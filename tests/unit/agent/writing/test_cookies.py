@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
+from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling, KernelCookies
 from nri.host import CoreScheduler, Outcome
-from nri.policies.cookie_groups import Membership
 from tests.support.agents import Clock
 from tests.unit.host.test_core_sched import Kernel
 

@@ -12,12 +12,12 @@ import pytest
 
 from nri.agent.agent import Agent
 from nri.agent.executor import Executor
+from nri.agent.model import Write
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings, StandaloneSettings
 from nri.agent.writing.cri_updates import CriUpdates
 from nri.cri.pb import api_pb2 as pb
 from nri.host import Outcome
-from nri.policies.writes import Write
 from tests.support.agents import Clock
 from tests.support.cri_server import CriServer
 from tests.support.host_trees import v1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nri.agent.model import Write
 from nri.agent.writing.pending import Pending
-from nri.policies.writes import Write
 from tests.support.agents import Clock
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent import writes
 from nri.host import KNOBS, knob
 from nri.host.cgroups.knobs import wider
-from nri.policies import writes
 
 #: The neutral names, which others write down: to add one is fine, to change one is not.
 NAMES = {

@@ -13,16 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
+from nri.agent.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.agent.model import QUOTA, ContainerContext, PodContext, Write, pod_writes, writes
 from nri.agent.parts import Parts
+from nri.agent.pods import manifest
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import key_of
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
 from nri.host.cgroups.hierarchies import Hierarchies
-from nri.policies import manifest
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
-from nri.policies.running import RunningPod
-from nri.policies.writes import QUOTA, Write, pod_writes, writes
 
 __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 

@@ -15,9 +15,14 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, Protocol
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import KUBE_CLASSES
 from nri.agent.decisions import reason_of
 from nri.agent.explain import Subject
+from nri.agent.hooks import FOLDER, PROGRAM
+from nri.agent.model import HostApplicationContext, KubeQosContext, writes
 from nri.agent.parts import Parts
+from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
@@ -25,12 +30,6 @@ from nri.agent.transports.standalone.pods import NAME, NothingMore, PodRound, Re
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.worker import TIMER, Worker
 from nri.host import Result
-from nri.policies import paths
-from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.hooks import FOLDER, PROGRAM
-from nri.policies.paths import KUBE_CLASSES
-from nri.policies.running import RunningPod
-from nri.policies.writes import writes
 
 __all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
 

@@ -14,9 +14,9 @@ from nri.agent.koordinator import cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.model import HostApplicationContext
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
-from nri.policies.contexts import HostApplicationContext
 from tests.support.host_trees import write_files
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.api import cpuset
 from nri.host import ClassId
-from nri.policies import paths
 from tests.support.hook_modes import CASES, CONTAINER_ID, SANDBOX_ID, STANDALONE, UID, Case, Effect, case_id
 from tests.support.standalone_world import FIRST, World
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import batch_resource, core_sched, cpuset, reconcile
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.host import Outcome, Result
-from nri.policies import paths
 from tests.support.host_trees import TOP
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS, World

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from nri import host
+from nri.agent.model import PodContext, Resources, Write
 from nri.agent.transports.standalone.pods import with_room
 from nri.host.cgroups.hierarchies import detect
-from nri.policies.contexts import PodContext, Resources
-from nri.policies.writes import Write
 from tests.support.host_trees import v1, v2
 
 QUOTA, SHARES = Write("p", "cpu.cfs_quota", "80000", "why"), Write("p", "cpu.shares", "2", "why")

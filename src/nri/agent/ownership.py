@@ -2,7 +2,7 @@
 
 Rules: pure. Two writers of one knob of one pod are a mistake of the design, because the last one would win every round;
 `check` finds them by name, for hooks and strategies alike. One that leaves a knob alone while another one sets it names
-that one in its row. Next: `nri.policies.hooks`, whose rows have these.
+that one in its row. Next: `nri.agent.hooks`, whose rows have these.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nri.policies.running import RunningPod
+from nri.agent.pods.manifest import RunningPod
 
 POD: dict[str, Any] = {
     "metadata": {"name": "a", "namespace": "ns", "uid": "u"},

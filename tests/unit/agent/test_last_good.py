@@ -6,7 +6,7 @@ import pytest
 
 from nri.agent.koordinator import cpu_normalization, cpuset
 from nri.agent.koordinator.node import CpusetRule
-from nri.policies.last_good import LastGood
+from nri.agent.last_good import LastGood, LastGoodAnnotations
 
 
 def topology(**annotations: str) -> dict[str, Any]:
@@ -55,3 +55,16 @@ def test_a_rule_without_change_takes_the_error_away() -> None:
     assert (kept.rule, kept.error) == (2.0, "could not convert string to float: 'x'")
     assert not kept.take(lambda: 2.0)
     assert kept.error == ""
+
+
+def test_a_text_counts_until_the_annotation_or_the_pod_is_gone() -> None:
+    good = LastGoodAnnotations()
+    assert good.instead("u", "a", {"a": "{"}) is None
+    good.keep("u", "a", {"a": "{}", "b": "1"})
+    assert good.instead("u", "a", {"a": "{", "b": "2"}) == {"a": "{}", "b": "2"}
+    assert good.instead("u", "b", {"b": "{"}) is None
+    good.keep("other", "a", {"a": "{}"})
+    good.only({"u"})
+    assert len(good) == 1
+    good.keep("u", "a", {})
+    assert len(good) == 0

@@ -2,7 +2,7 @@
 
 `Cookies` is what is asked of the kernel; it is given from outside. Remembered are a group's cookie with the processes
 that have it, and a container's group, for five minutes after the last time they were seen. A group whose known
-processes are all gone gets a new cookie. Next: `nri.policies.hooks`.
+processes are all gone gets a new cookie. Next: `nri.agent.hooks`.
 """
 
 from __future__ import annotations

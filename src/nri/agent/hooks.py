@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
-from nri.policies.ownership import Owns
+from nri.agent.model import NO_CHANGES, Changes, Decision, HookError
+from nri.agent.ownership import Owns
 
 __all__ = [
     "CREATE",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.shapes import INT32, INT_OR_TEXT, QUANTITY, Items, Record, Table, Unread, Word, decode
+from nri.kube.shapes import INT32, INT_OR_TEXT, QUANTITY, Items, Record, Table, Unread, Word, decode
 
 SHAPE = Record(
     {"name": str, "count": int, "on": bool, "list": Items(int), "amounts": Table(QUANTITY), "share": INT_OR_TEXT}

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from nri.agent.agent import Agent
+from nri.agent.hooks import Hook, decide
 from nri.agent.koordinator import cpuset, oom_score_adj
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import BatchRule, CpusetRule, GroupIdentityRule, Node, SharePool
 from nri.agent.koordinator.profile import HOOKS, PROFILE
+from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
+from nri.agent.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 from nri.agent.settings.values import AgentSettings
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.policies.hooks import Hook, decide
-from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 
 
 def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from nri.api import default_validator
 from nri.api import messages as m
+from nri.api.default_validator import DefaultValidator, ValidatorConfig, failure
 from nri.config.complaint import apart
 from nri.errors import ConfigError
-from nri.policies import default_validator
-from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure
 
 TOLERATE = "tolerate-missing-plugins.noderesource.dev"
 REQUIRED = "required-plugins.noderesource.dev"

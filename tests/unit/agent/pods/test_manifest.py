@@ -6,8 +6,8 @@ import pytest
 
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator.node import BatchRule
-from nri.policies import manifest
-from nri.policies.contexts import Resources
+from nri.agent.model import Resources
+from nri.agent.pods import manifest
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 

@@ -1,7 +1,7 @@
 """Folders of pods as policies ask for them: in words, and "" for what has none. Pure text.
 
 `nri.host.cgroups.drivers` makes the paths, and raises. A container id is `runtime://hash`. Paths have no slash at their
-end, and one in front only where they were given it. Next: `nri.policies.manifest`, which uses them for pods as
+end, and one in front only where they were given it. Next: `nri.agent.pods.manifest`, which uses them for pods as
 Kubernetes lists them.
 """
 

@@ -8,10 +8,10 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 
 from nri.agent.koordinator import batch_resource, names
+from nri.agent.model import AT_CREATION, Changes, Device, DeviceRule, Mount, Resctrl, Resources, Setting
+from nri.agent.transports import messages
 from nri.api import messages as m
-from nri.policies import messages
-from nri.policies.changes import Changes, Device, DeviceRule, Mount, Resctrl, Setting
-from nri.policies.contexts import Resources
+from nri.host.cgroups.fields import FIELDS, unified_place
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -121,7 +121,7 @@ def paths_of(kind: Descriptor, above: str = "") -> Iterator[str]:
 
 def test_changes_can_say_every_field_of_nris_resources() -> None:
     rule = DeviceRule(True, "c", 1, 3)
-    changes = Changes({**values(messages.FIELDS), "hugetlb.2MB.limit": 1, "unified.a": "b"}, device_rules=(rule,))
+    changes = Changes({**values(FIELDS), "hugetlb.2MB.limit": 1, "unified.a": "b"}, device_rules=(rule,))
     resources = messages.adjustment(changes, lambda _: True).linux.resources
     said = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _said(resources, path)}
     assert set(paths_of(m.LinuxResources.DESCRIPTOR)) - said == set()
@@ -147,7 +147,7 @@ def test_a_knob_without_a_field_is_a_file_of_cgroup_v2_where_the_machine_has_it(
 
 @pytest.mark.parametrize("knob", ["io.read_bps", "io.weight", "io.cost_model", "no.knob", "hugetlb.2MB.limit"])
 def test_a_knob_of_several_files_or_of_lines_by_device_has_no_file_in_unified(knob: str) -> None:
-    assert messages.unified_place(knob) is None
+    assert unified_place(knob) is None
 
 
 def test_a_file_whose_text_is_no_value_of_its_knob_is_told_as_it_is() -> None:
@@ -157,4 +157,4 @@ def test_a_file_whose_text_is_no_value_of_its_knob_is_told_as_it_is() -> None:
 
 
 def test_an_update_says_nothing_that_is_for_a_creation_alone() -> None:
-    assert messages.update(Changes(values(messages.AT_CREATION)), "cid", lambda _: True) is None
+    assert messages.update(Changes(values(AT_CREATION)), "cid", lambda _: True) is None

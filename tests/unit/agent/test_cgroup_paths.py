@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies import paths
-from nri.policies.paths import KUBE_CLASSES
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import KUBE_CLASSES
 
 UID = st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 

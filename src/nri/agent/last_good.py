@@ -1,14 +1,37 @@
-"""The last good text of pods' annotations, which counts while a newer one cannot be read.
-
-Rules: of the pods that run, and of no others. A pod whose annotation was taken away has none. Next:
-`nri.agent.pods.verbose_info`.
-"""
+"""The last readable state of documents and annotations, which stays in force while a newer one cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Generic, TypeVar
 
-__all__ = ["LastGoodAnnotations"]
+_Rule = TypeVar("_Rule")
+
+
+class LastGood(Generic[_Rule]):
+    """One rule over time.
+
+    Attributes:
+        rule: the last good one; what it was made with until there is one.
+        error: why the newest source was refused, "" if it was taken.
+    """
+
+    def __init__(self, rule: _Rule) -> None:
+        self.rule = rule
+        self.error = ""
+
+    def take(self, parse: Callable[[], _Rule], same: Callable[[_Rule, _Rule], bool] | None = None) -> bool:
+        """Parse a new source; return whether the rule has changed. `same` tells what is no change; equal by default."""
+        try:
+            new = parse()
+        except ValueError as error:
+            self.error = str(error)
+            return False
+        self.error = ""
+        if new == self.rule or (same is not None and same(self.rule, new)):
+            return False
+        self.rule = new
+        return True
 
 
 class LastGoodAnnotations:

@@ -8,55 +8,15 @@ update, `AT_CREATION`. Next: `nri.agent.koordinator.hook_fields`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import AT_CREATION, OOM_SCORE, UNIFIED, Changes, ContainerContext, PodContext, Resources, Setting
 from nri.api import messages as m
-from nri.host.cgroups.knobs import KNOBS, Place, knob
-from nri.policies import paths
-from nri.policies.changes import UNIFIED, Changes, Setting
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.writes import OOM_SCORE
+from nri.host.cgroups.fields import FIELDS, HUGE_PAGES, knob_of_file, unified_place
 
-__all__ = [
-    "AT_CREATION",
-    "FIELDS",
-    "adjustment",
-    "container_context",
-    "container_id",
-    "knob_of_file",
-    "pod_context",
-    "reported",
-    "sayable",
-    "unified_place",
-    "update",
-]
-
-#: The fields of NRI's LinuxResources, by the knob that each is for. Huge pages and `unified` are lists beside them.
-FIELDS: Final[Mapping[str, str]] = {
-    "cpu.shares": "cpu.shares",
-    "cpu.cfs_quota": "cpu.quota",
-    "cpu.cfs_period": "cpu.period",
-    "cpu.realtime_runtime": "cpu.realtime_runtime",
-    "cpu.realtime_period": "cpu.realtime_period",
-    "cpuset.cpus": "cpu.cpus",
-    "cpuset.mems": "cpu.mems",
-    "memory.limit": "memory.limit",
-    "memory.soft_limit": "memory.reservation",
-    "memory.and_swap_limit": "memory.swap",
-    "memory.kernel_limit": "memory.kernel",
-    "memory.kernel_tcp_limit": "memory.kernel_tcp",
-    "memory.swappiness": "memory.swappiness",
-    "memory.oom_killer_off": "memory.disable_oom_killer",
-    "memory.use_hierarchy": "memory.use_hierarchy",
-    "pids.limit": "pids.limit",
-    "blockio_class": "blockio_class",
-    "rdt_class": "rdt_class",
-}
-#: Fields of an adjustment alone: runtimes drop them from updates, and the kernel or a class takes them once.
-AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
-_HUGE, _LIMIT = "hugetlb.", ".limit"
+_LIMIT: Final = ".limit"
 
 #: The fields by knob: how the message that has each is found, if it is below, and its name there.
 _PLACES: Final = {
@@ -116,27 +76,6 @@ def container_id(number: str, annotations: Mapping[str, str] | None = None, runt
     return f"{'docker' if _DOCKER_TYPE in (annotations or {}) else runtime}://{number}"
 
 
-@lru_cache(maxsize=256)
-def unified_place(name: str) -> Place | None:
-    """Return the file of cgroup v2 by which `unified` can say a knob; None if it cannot, or NRI has a field for it.
-
-    It cannot say a knob that has one of several files, or a line for each device.
-    """
-    if name in FIELDS or name.startswith(_HUGE):
-        return None
-    try:
-        places = knob(name).v2
-    except KeyError:
-        return None
-    return places[0] if len(places) == 1 and not places[0].codec.by_device else None
-
-
-@lru_cache(maxsize=256)
-def knob_of_file(file: str) -> str:
-    """Return the knob that a file of cgroup v2 is for; "" if there is none."""
-    return next((name for name in KNOBS if (place := unified_place(name)) is not None and place.file == file), "")
-
-
 def _never(_name: str) -> bool:
     return False
 
@@ -148,7 +87,7 @@ def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
         name: the knob.
         on_v2: whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.
     """
-    if name in FIELDS or name == OOM_SCORE or name.startswith(_HUGE):
+    if name in FIELDS or name == OOM_SCORE or name.startswith(HUGE_PAGES):
         return True
     return (name.startswith(UNIFIED) or unified_place(name) is not None) and on_v2(name)
 
@@ -214,7 +153,7 @@ def reported(resources: m.LinuxResources) -> dict[str, Setting]:
         elif part.HasField(field):
             found[name] = held.value if isinstance(held.value, str) else int(held.value)
     for limit in resources.hugepage_limits:
-        found[f"{_HUGE}{limit.page_size}{_LIMIT}"] = limit.limit
+        found[f"{HUGE_PAGES}{limit.page_size}{_LIMIT}"] = limit.limit
     for file, text in resources.unified.items():
         name = knob_of_file(file)
         place = unified_place(name)
@@ -250,8 +189,8 @@ def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Calla
             continue
         if name in FIELDS:
             _set_field(resources, FIELDS[name], value)
-        elif name.startswith(_HUGE):
-            resources.hugepage_limits.add(page_size=name.removeprefix(_HUGE).removesuffix(_LIMIT), limit=value)
+        elif name.startswith(HUGE_PAGES):
+            resources.hugepage_limits.add(page_size=name.removeprefix(HUGE_PAGES).removesuffix(_LIMIT), limit=value)
         elif (place := unified_place(name)) is not None:
             resources.unified[place.file] = place.codec.encode(value, "")[-1]
         elif name.startswith(UNIFIED):

@@ -1,31 +1,19 @@
 """Contexts from pods as Kubernetes lists them (dicts of the API's JSON), for standalone mode.
 
-The folder of a pod comes with it, because the kubelet's driver decides it. Next: `nri.policies.messages`.
+The folder of a pod comes with it, because the kubelet's driver decides it. Next: `nri.agent.transports.messages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
+from nri.kube import cgroup_limits as formulas
 from nri.kube import kubelet, pod_resources
-from nri.policies import formulas, paths
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-
-__all__ = [
-    "active",
-    "container_context",
-    "container_resources",
-    "containers_of",
-    "extended_of",
-    "from_runtime",
-    "ignored",
-    "kube_class",
-    "names_of",
-    "pod_context",
-    "sandbox_context",
-]
 
 #: Its containers have no cgroups on the host.
 _VIRTUAL_MACHINE = "kata"
@@ -165,3 +153,34 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Fraction]:
     return {f"limits.{name}": value for name, value in limits.items()} | {
         f"requests.{name}": value for name, value in (limits | requests).items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod of the API, with its folder, and the id of its pause container if that is known."""
+
+    pod: Mapping[str, Any]
+    folder: str
+    sandbox_id: str = ""
+    driver: str = paths.SYSTEMD
+    #: The context, once it was asked for: each container's has it, and it takes a look at all of them.
+    _context: list[PodContext] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def context(self) -> PodContext:
+        """Return the pod's context."""
+        if not self._context:
+            self._context.append(pod_context(self.pod, self.folder))
+        return self._context[0]
+
+    def container(self, name: str) -> ContainerContext:
+        """Return a container's context."""
+        return container_context(self.pod, self.folder, name, self.driver, self.context())
+
+    def sandbox(self) -> ContainerContext:
+        """Return the pause container's context."""
+        return sandbox_context(self.pod, self.folder, self.sandbox_id, self.driver, self.context())
+
+    def main_containers(self) -> Iterator[ContainerContext]:
+        """Yield the containers that have a status, without those that initialize the pod."""
+        for status in (self.pod.get("status") or {}).get("containerStatuses") or ():
+            yield self.container(status.get("name", ""))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.cookie_groups import CookieGroups
+from nri.agent.writing.cookie_groups import CookieGroups
 
 
 class Processes:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.hooks import CREATE, MEND_CONTAINER, UPDATE, Hook, decide
+from nri.agent.hooks import CREATE, MEND_CONTAINER, UPDATE, Hook, decide
+from nri.agent.model import Changes, Decision, HookError
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies import formulas
+from nri.kube import cgroup_limits as formulas
 
 MILLI = st.integers(min_value=-(10**6), max_value=10**9)
 

@@ -1,0 +1,274 @@
+"""Pods, containers, what hooks decide for them, and the writes of that: the vocabulary of the whole agent.
+
+The name of a knob is neutral: that of `nri.host.KNOBS` (`cpu.cfs_burst`, `memory.high`, `io.read_bps`,
+`hugetlb.2MB.limit`), or of what a runtime alone sets (`nri.host.cgroups.fields.FIELDS`: `rdt_class`,
+`cpu.realtime_period`). `unified.FILE` is a file of cgroup v2 that has no knob, for example `unified.memory.reclaim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from nri.agent.cgroup_paths import of_many_pods
+from nri.errors import NriError
+from nri.host.cgroups.fields import FIELDS
+from nri.host.cgroups.knobs import KNOBS
+
+#: The neutral names of the knobs that are named in more than one place.
+SHARES: Final = "cpu.shares"
+QUOTA: Final = "cpu.cfs_quota"
+CPUS: Final = "cpuset.cpus"
+MEMORY_LIMIT: Final = "memory.limit"
+BVT: Final = "cpu.bvt"
+CPU_IDLE: Final = "cpu.idle"
+NET_CLASS: Final = "net_cls.classid"
+#: A knob of processes among those of cgroups: a score for each process of a folder.
+OOM_SCORE: Final = "oom_score_adj"
+
+
+#: Runtimes drop these fields from updates; the kernel or a class takes them once, when a container is created.
+AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
+#: The value of a knob: a number, a list of CPUs or memory nodes as a text, or a number or some words for each device.
+Setting = int | str | Mapping[str, int] | Mapping[str, str]
+#: The beginning of the name of a file of cgroup v2.
+UNIFIED: Final = "unified."
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources set already. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or not known."""
+
+    cpu_shares: int | None = None
+    cfs_quota: int | None = None
+    cpuset: str | None = None
+    memory_limit: int | None = None
+    cfs_period: int | None = None
+    oom_score_adj: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedResources:
+    """The amounts that one container asks of the resources that Kubernetes itself does not enforce."""
+
+    requests: Mapping[str, Fraction] = field(default_factory=dict)
+    limits: Mapping[str, Fraction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """A pod. `cgroup_parent` is its folder below the root of the cgroups; `tasks` are its thread ids by container.
+
+    `host_network` is whether it has the network of the node.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cgroup_parent: str = ""
+    resources: Resources | None = None
+    extended: Mapping[str, ExtendedResources] | None = None
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    host_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContext:
+    """A container of a pod. `id` has its runtime in front (`containerd://...`), `sandbox` is the pause container."""
+
+    pod: PodContext = field(default_factory=PodContext)
+    id: str = ""
+    name: str = ""
+    cgroup_parent: str = ""
+    sandbox: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    extended: ExtendedResources | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoomContext(ContainerContext):
+    """A container that runs, while another one, `new`, is about to be created."""
+
+    new: ContainerContext = field(default_factory=ContainerContext)
+
+
+def while_created(container: ContainerContext, new: ContainerContext) -> RoomContext:
+    """Return the context of a container that runs, while another one is about to be created."""
+    return RoomContext(**{each.name: getattr(container, each.name) for each in fields(ContainerContext)}, new=new)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeQosContext:
+    """The folder of a Kubernetes QoS class."""
+
+    kube_class: str
+    cgroup_parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostApplicationContext:
+    """A program of the host that NodeSLO lists, with its QoS class and folder."""
+
+    name: str
+    qos: str = ""
+    cgroup_parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mount to add to a container."""
+
+    destination: str
+    type: str
+    source: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device node to add to a container. `type` is c or b, `mode` its permission bits."""
+
+    path: str
+    type: str
+    major: int
+    minor: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """Whether a container may use some devices. `type` is a, b or c; None as a number is all; `access` some of rwm."""
+
+    allow: bool
+    type: str = "a"
+    major: int | None = None
+    minor: int | None = None
+    access: str = "rwm"
+
+
+@dataclass(frozen=True, slots=True)
+class Resctrl:
+    """A resctrl group: its name, lines for its schemata ("" leaves them), task ids to append, or its removal."""
+
+    group: str
+    schemata: str = ""
+    tasks: tuple[int, ...] = ()
+    remove: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The values to be set.
+
+    Attributes:
+        knobs: by neutral name, each in the unit of its knob; -1 is no limit.
+        resctrl: a resctrl group, which the executor makes and the runtime is given as the RDT class.
+        env, mounts, devices, device_rules: for a container that is being created.
+    """
+
+    knobs: Mapping[str, Setting] = field(default_factory=dict)
+    resctrl: Resctrl | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    device_rules: tuple[DeviceRule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != NO_CHANGES
+
+    def __or__(self, other: Changes) -> Changes:
+        """Return both; where both set one thing, the other's word counts."""
+        return Changes(
+            {**self.knobs, **other.knobs},
+            self.resctrl if other.resctrl is None else other.resctrl,
+            {**self.env, **other.env},
+            self.mounts + other.mounts,
+            self.devices + other.devices,
+            self.device_rules + other.device_rules,
+        )
+
+    def number(self, knob: str) -> int | None:
+        """Return the number that a knob is to have; None if it is not set."""
+        value = self.knobs.get(knob)
+        return value if isinstance(value, int) else None
+
+    def text(self, knob: str) -> str | None:
+        """Return the text that a knob is to have, such as a list of CPUs; None if it is not set."""
+        value = self.knobs.get(knob)
+        return value if isinstance(value, str) else None
+
+    def only(self, knobs: Collection[str]) -> Changes:
+        """Return these knobs alone, and nothing else."""
+        return Changes({name: value for name, value in self.knobs.items() if name in knobs})
+
+    def without(self, knobs: Collection[str]) -> Changes:
+        """Return all but these knobs."""
+        return replace(self, knobs={name: value for name, value in self.knobs.items() if name not in knobs})
+
+
+NO_CHANGES = Changes()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision of one hook: the changes, and in one line which annotation, rule or input made them."""
+
+    changes: Changes = NO_CHANGES
+    reason: str = ""
+
+
+class HookError(NriError):
+    """A hook cannot decide, mostly because of what an annotation says.
+
+    Attributes:
+        hook: its name.
+        reason: what is wrong, in one line.
+        partial: what it had decided until then. The original applies it; by default nothing of a failed hook counts.
+    """
+
+    def __init__(self, hook: str, reason: str, partial: Changes = NO_CHANGES) -> None:
+        super().__init__(f"{hook}: {reason}")
+        self.hook = hook
+        self.reason = reason
+        self.partial = partial
+
+
+class Write(NamedTuple):
+    """One value for one knob.
+
+    Attributes:
+        folder: the cgroup, below the root of the cgroups.
+        knob: its neutral name.
+        value: as a text; "" for a knob whose values are by device.
+        reason: the rule, annotation or input that made the value.
+        devices: the values of a knob that has them by device.
+    """
+
+    folder: str
+    knob: str
+    value: str
+    reason: str = ""
+    devices: Mapping[str, int] | Mapping[str, str] | None = None
+
+
+def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
+    """Return the writes for a pod: no transport can say any of it. A pod that has no cgroup of its own has none."""
+    return [] if of_many_pods(folder) else writes(folder, changes, reason)
+
+
+def writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
+    """Return the writes for a cgroup, without an explicit clear."""
+    if not folder:
+        return []
+    return [
+        Write(folder, name, "", reason, value)
+        if isinstance(value, Mapping)
+        else Write(folder, name, str(value), reason)
+        for name, value in changes.knobs.items()
+        if value != ""
+    ]
