@@ -16,7 +16,7 @@ import pytest
 from nri.agent.explain import History
 from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Node
-from nri.agent.model import ContainerContext, PodContext
+from nri.agent.model import Container, Pod
 from nri.agent.parts import Parts
 from nri.host import Outcome, Root
 from tests.support.agents import TOPOLOGY, Clock, parts
@@ -43,13 +43,11 @@ def cycle(made: Parts, clock: Clock, number: int) -> list[Outcome]:
     """One pod from its creation to its removal; every fifth is malformed, every seventh has vanished already."""
     annotations = {SPEC: BAD[number % len(BAD)] if number % 5 == 0 else GOOD}
     folder = f"kubepods/besteffort/pod{number}"
-    pod = PodContext(
+    pod = Pod(
         "shop", f"web-{number}", f"uid-{number}", {"koordinator.sh/qosClass": "BE"}, annotations, folder,
         extended=annotated(annotations),
     )  # fmt: skip
-    app = ContainerContext(
-        pod, f"containerd://{number}", "app", f"{folder}/app", extended=(pod.extended or {}).get("app")
-    )
+    app = Container(pod, f"containerd://{number}", "app", f"{folder}/app", extended=(pod.extended or {}).get("app"))
     there = number % 7 != 0
     place = Path(made.root.path, TOP, folder)
     if there:

@@ -23,7 +23,7 @@ import nri
 from nri.agent.agent import Agent
 from nri.agent.hooks import MAKE_ROOM, Hook
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.model import NO_CHANGES, Changes, Decision, RoomContext
+from nri.agent.model import NO_CHANGES, Changes, Container, Decision
 from nri.agent.profile import PROFILES
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
@@ -446,7 +446,7 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
             wait_for(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")
 
 
-def shrink(context: RoomContext, _rules: object) -> Decision:
+def shrink(context: Container, _rules: object) -> Decision:
     """Each container has 20 ms left when one called `important` comes."""
     return Decision(Changes({"cpu.cfs_quota": 20_000}) if context.new.name == "important" else NO_CHANGES, "room")
 

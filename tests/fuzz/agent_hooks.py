@@ -23,7 +23,7 @@ from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.profile import HOOKS, KINDS
 from nri.agent.koordinator.resctrl import INTEL
-from nri.agent.model import OOM_SCORE, ContainerContext, PodContext, Resources, pod_writes, writes
+from nri.agent.model import OOM_SCORE, Container, Pod, Resources, pod_writes, writes
 from nri.agent.transports import messages
 from nri.host.process import OOM_SCORES
 from tests.fuzz import inputs
@@ -114,8 +114,8 @@ def _annotations(data: bytes) -> None:
     if not isinstance(tree, dict):
         return
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in tree.items()}
-    pod = PodContext("n", "p", "u", texts, texts, "kubepods/podu", _SAID, annotated(texts))
-    app = ContainerContext(pod, "containerd://1", "app", "kubepods/podu/1", resources=_SAID)
+    pod = Pod("n", "p", "u", texts, texts, "kubepods/podu", _SAID, annotated(texts))
+    app = Container(pod, "containerd://1", "app", "kubepods/podu/1", resources=_SAID)
     for stage in STAGES:
         if stage not in ("KubeQoS", "HostApplication"):
             context = pod if stage in _OF_PODS else app

@@ -18,7 +18,7 @@ from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
 from nri.agent.last_good import LastGood
-from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
+from nri.agent.model import Container, ExtendedResources, Pod, Resources
 from nri.agent.pods import manifest
 from nri.agent.transports import messages
 from nri.api import messages as m
@@ -108,7 +108,7 @@ def _container_from_nri(given: Given) -> Outcome:
     return {"request": _container_shown(replace(context, extended=extended)), "error": False}
 
 
-def _with_annotation(context: PodContext) -> PodContext:
+def _with_annotation(context: Pod) -> Pod:
     """A pod's context with what its annotation says, which here the hook that needs it reads for itself."""
     return replace(context, extended=batch_resource.annotated(context.annotations))
 
@@ -135,7 +135,7 @@ def _proxy_request(given: Input) -> Mapping[str, Any]:
     return next((inputs.mapping(each) for name, each in given.items() if name != "config" and each), {})
 
 
-def _pod_shown(context: PodContext) -> Outcome:
+def _pod_shown(context: Pod) -> Outcome:
     extended = None
     if context.extended is not None:
         extended = {"containers": {name: _extended(each) for name, each in context.extended.items()}}
@@ -143,26 +143,26 @@ def _pod_shown(context: PodContext) -> Outcome:
         "pod": _identity(context),
         "labels": dict(context.labels),
         "annotations": dict(context.annotations),
-        "cgroup_parent": context.cgroup_parent or None,
+        "cgroup_parent": context.folder or None,
         "resources": _resources(context.resources),
         "extended_resources": extended,
     }
 
 
-def _container_shown(context: ContainerContext) -> Outcome:
+def _container_shown(context: Container) -> Outcome:
     return {
         "pod": _identity(context.pod),
         "container": {key: value for key, value in (("id", context.id), ("name", context.name)) if value},
         "labels": dict(context.pod.labels),
         "annotations": dict(context.pod.annotations),
-        "cgroup_parent": context.cgroup_parent or None,
+        "cgroup_parent": context.folder or None,
         "env": dict(context.env),
         "resources": _resources(context.resources),
         "extended_resources": None if context.extended is None else _extended(context.extended),
     }
 
 
-def _identity(context: PodContext) -> Outcome:
+def _identity(context: Pod) -> Outcome:
     found = {"name": context.name, "namespace": context.namespace, "uid": context.uid}
     return {key: value for key, value in found.items() if value}
 
@@ -186,7 +186,7 @@ def _from_container_spec(given: Given) -> Outcome:
 
 
 def _from_pod_spec(given: Given) -> Outcome:
-    return {"resources": _resources(manifest.pod_context(inputs.mapping(given.get("pod")), "").resources)}
+    return {"resources": _resources(manifest.listed_pod(inputs.mapping(given.get("pod")), "").resources)}
 
 
 def _filter(given: Given) -> Outcome:

@@ -12,8 +12,8 @@ from nri.agent.koordinator.node import CoreSchedRule
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.reconcile import CORE_SCHED, Reconcile
 from nri.agent.last_good import LastGood
-from nri.agent.model import KubeQosContext
-from nri.agent.pods.manifest import RunningPod
+from nri.agent.model import KubeQosFolder, Pod
+from nri.agent.pods.manifest import listed_pod
 from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.transports.standalone.tally import Tally
@@ -52,7 +52,7 @@ class _Cookies:
             "files": self.machine.files(),
         }
 
-    def running(self) -> list[RunningPod]:
+    def running(self) -> list[Pod]:
         hierarchies = self.machine.executor.hierarchies
         return list(running(self.machine.pods.pods(), hierarchies, paths.SYSTEMD))
 
@@ -65,18 +65,18 @@ def _container(given: Given) -> Outcome:
     """A container that runs is reconciled, after the switches of the scheduler."""
     context, cookies = inputs.container(given), _Cookies(given)
     with cookies.machine:
-        is_container = is_container_path(context.cgroup_parent)
+        is_container = is_container_path(context.folder)
         if is_container and context.pod.uid and context.id:
             labels = {"labels": dict(context.pod.labels), "uid": context.pod.uid}
-            kube = {"qosClass": paths.kube_class_of(context.cgroup_parent)}
-            pod = RunningPod({"metadata": labels, "status": kube}, context.pod.cgroup_parent)
+            kube = {"qosClass": paths.kube_class_of(context.folder)}
+            pod = listed_pod({"metadata": labels, "status": kube}, context.pod.folder)
             cookies.reconciler.node(Tally())
             cookies.reconciler.container(pod, context)
         return {"error": not is_container, **cookies.outcome()}
 
 
 def _folder(given: Given) -> Outcome:
-    context = KubeQosContext(given.get("kube_qos") or "", given.get("cgroup_parent") or "")
+    context = KubeQosFolder(given.get("kube_qos") or "", given.get("cgroup_parent") or "")
     changes, _ = decided(given, core_sched.NAME, FOLDER, context, core=_rule(given))
     return {**inputs.shown(changes), "error": False}
 
@@ -121,8 +121,8 @@ def _load_cookies(given: Given) -> Outcome:
         machine.list_pods(given.get("pods"))
         pods = cookies.running()
         cookies.reconciler.begin(pods)
-        contexts = [context for pod in pods for context in (pod.sandbox(), *pod.main_containers())]
-        has_processes = any(machine.executor.processes(context.cgroup_parent) for context in contexts)
+        contexts = [context for pod in pods for context in (pod.sandbox, *pod.main_containers) if context is not None]
+        has_processes = any(machine.executor.processes(context.folder) for context in contexts)
         return {"synced": has_processes, **cookies.outcome()}
 
 

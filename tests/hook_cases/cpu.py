@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from nri.agent import cgroup_paths as paths
-from nri.agent import writes
 from nri.agent.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
 from nri.agent.koordinator import batch_resource, cpu_normalization, group_identity
 from nri.agent.koordinator.node import NO_RATIO, GroupIdentityRule
 from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.agent.last_good import LastGood
-from nri.agent.model import NO_CHANGES, Changes, HostApplicationContext, KubeQosContext
+from nri.agent.model import NO_CHANGES, Changes, HostApplication, KubeQosFolder, pod_writes, writes
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided
@@ -27,7 +26,7 @@ _SYSCTL = "/proc/sys/kernel/sched_group_identity_enabled"
 
 
 def _outcome(tree: Tree, folder: str, changes: Changes, error: bool) -> Outcome:
-    tree.write(writes.pod_writes(folder, changes))
+    tree.write(pod_writes(folder, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
@@ -70,23 +69,23 @@ def _identity_pod(given: Given) -> Outcome:
     tree, context = Tree(given), inputs.pod(given.get("pod"))
     rule = _in_effect(given, tree)
     if rule is None:
-        return _outcome(tree, context.cgroup_parent, NO_CHANGES, False)
+        return _outcome(tree, context.folder, NO_CHANGES, False)
     changes, error = decided(given, group_identity.NAME, RUN_POD, context, identity=rule)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+    return _outcome(tree, context.folder, changes, error)
 
 
 def _identity_folder(given: Given) -> Outcome:
     tree, kube = Tree(given), given.get("kube_qos") or ""
     rule = _in_effect(given, tree)
-    changes, _ = decided(given, group_identity.NAME, FOLDER, KubeQosContext(kube), identity=rule)
-    tree.write(writes.writes(paths.kube_class_path(kube), changes))
+    changes, _ = decided(given, group_identity.NAME, FOLDER, KubeQosFolder(kube), identity=rule)
+    tree.write(writes(paths.kube_class_path(kube), changes))
     return {**inputs.shown(changes), "error": False, "files": tree.files}
 
 
 def _identity_program(given: Given) -> Outcome:
     tree = Tree(given)
     rule = _in_effect(given, tree)
-    context = HostApplicationContext("", given.get("qos") or "")
+    context = HostApplication("", given.get("qos") or "")
     changes, _ = decided(given, group_identity.NAME, PROGRAM, context, identity=rule)
     return _outcome(tree, "", changes, False)
 
@@ -163,7 +162,7 @@ def _pod_bvt(given: Given) -> Outcome:
 def _batch_pod(given: Given) -> Outcome:
     tree, context, rule = Tree(given), inputs.pod(given.get("pod")), inputs.batch_rule(given.get("rule"))
     changes, error = decided(given, batch_resource.NAME, RUN_POD, context, batch=rule)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+    return _outcome(tree, context.folder, changes, error)
 
 
 def _batch_container(given: Given) -> Outcome:
@@ -206,7 +205,7 @@ def _normal_pod(given: Given) -> Outcome:
     tree, context = Tree(given), inputs.pod(given.get("pod"))
     ratio = inputs.ratio_of(given.get("rule"))
     changes, error = decided(given, cpu_normalization.NAME, RUN_POD, context, ratio=ratio)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+    return _outcome(tree, context.folder, changes, error)
 
 
 def _normal_container(given: Given) -> Outcome:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.agent import writes
 from nri.agent.hooks import CREATE, PROGRAM, RUN_POD
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.node import CpusetRule
 from nri.agent.last_good import LastGood
-from nri.agent.model import Changes
-from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
+from nri.agent.model import Changes, pod_writes, writes
+from nri.agent.pods.manifest import listed_pod
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided
@@ -28,7 +26,7 @@ Outcome = dict[str, Any]
 
 def _container(given: Input, changes: Changes, error: bool) -> Outcome:
     tree, context = Tree(given), inputs.container(given)
-    tree.write(writes.writes(context.cgroup_parent, changes))
+    tree.write(writes(context.folder, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
@@ -61,7 +59,7 @@ _cpus, _quota = _half("cpuset.cpus"), _half("cpu.cfs_quota")
 def _pod_quota(given: Given) -> Outcome:
     tree, context = Tree(given), inputs.pod(given.get("pod"))
     changes, error = decided(given, cpuset.NAME, RUN_POD, context, **_node(given))
-    tree.write(writes.pod_writes(context.cgroup_parent, changes))
+    tree.write(pod_writes(context.folder, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
@@ -77,8 +75,8 @@ def _program(given: Given) -> Outcome:
         return {"cpuset": None, "error": False, "files": tree.files}
     context = context_of(application)
     changes, _ = decided(given, cpuset.NAME, PROGRAM, context, **_node(given))
-    tree.write(writes.writes(context.cgroup_parent, changes))
-    return {"cpuset": tree.read(context.cgroup_parent, "cpuset.cpus"), "error": False, "files": tree.files}
+    tree.write(writes(context.folder, changes))
+    return {"cpuset": tree.read(context.folder, "cpuset.cpus"), "error": False, "files": tree.files}
 
 
 def _program_helper(given: Given) -> Outcome:
@@ -115,10 +113,11 @@ def _apply(given: Given) -> Outcome:
         for entry in given.get("pods") or ():
             manifest_ = inputs.mapping(entry.get("pod"))
             folder = (entry.get("cgroup_parent") or pod_folder(manifest_)).strip("/")
-            pod = RunningPod(manifest_, folder, entry.get("sandboxID") or "")
-            for name in manifest.containers_of(pod.pod):
-                by_container[name] = machine.read(f"/cpuset/{pod.container(name).cgroup_parent}/cpuset.cpus")
-            by_sandbox[pod.context().uid] = machine.read(f"/cpuset/{pod.sandbox().cgroup_parent}/cpuset.cpus")
+            pod = listed_pod(manifest_, folder, entry.get("sandboxID") or "")
+            for container in (*pod.main_containers, *pod.init_containers):
+                if container.resources is not None:
+                    by_container[container.name] = machine.read(f"/cpuset/{container.folder}/cpuset.cpus")
+            by_sandbox[pod.uid] = machine.read(f"/cpuset/{pod.sandbox.folder}/cpuset.cpus")
         files = machine.files()
     return {"error": False, "files": files, "cpuset_by_container": by_container, "cpuset_by_sandbox": by_sandbox}
 

@@ -13,8 +13,8 @@ from nri.agent.koordinator.node import (
     SharePool,
 )
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import Changes, ContainerContext, Device, ExtendedResources, Mount, PodContext, Resctrl, Resources
-from nri.agent.pods.manifest import RunningPod
+from nri.agent.model import Changes, Container, Device, ExtendedResources, Mount, Pod, Resctrl, Resources
+from nri.agent.pods.manifest import listed_pod
 from nri.kube import quantity
 
 __all__ = [
@@ -60,17 +60,17 @@ def mapping(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-def pod(given: Any) -> PodContext:
+def pod(given: Any) -> Pod:
     """Return a pod's context."""
     found = mapping(given)
     extended = found.get("extended_resources")
-    return PodContext(
+    return Pod(
         namespace=found.get("namespace") or "",
         name=found.get("name") or "",
         uid=found.get("uid") or "",
         labels=mapping(found.get("labels")),
         annotations=mapping(found.get("annotations")),
-        cgroup_parent=found.get("cgroup_parent") or "",
+        folder=found.get("cgroup_parent") or "",
         resources=resources(found["resources"]) if found.get("resources") is not None else None,
         extended=None
         if extended is None
@@ -78,15 +78,15 @@ def pod(given: Any) -> PodContext:
     )
 
 
-def container(given: Input) -> ContainerContext:
+def container(given: Input) -> Container:
     """Return the context of a case's container in its pod."""
     found = mapping(given.get("container"))
     extended = found.get("extended_resources")
-    return ContainerContext(
+    return Container(
         pod=pod(given.get("pod")),
         id=found.get("id") or "",
         name=found.get("name") or "",
-        cgroup_parent=found.get("cgroup_parent") or "",
+        folder=found.get("cgroup_parent") or "",
         sandbox=bool(found.get("sandbox")),
         env=mapping(found.get("env")),
         resources=resources(found["resources"]) if found.get("resources") is not None else None,
@@ -100,11 +100,11 @@ def resources(given: Any) -> Resources:
     return Resources(*(found.get(key) for key in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")))
 
 
-def running(given: Any) -> list[RunningPod]:
+def running(given: Any) -> list[Pod]:
     """Return pods of the API with their folders."""
     listed = given.values() if isinstance(given, dict) else given or ()
     return [
-        RunningPod(mapping(each.get("pod")), each.get("cgroup_parent") or "", each.get("sandboxID") or "")
+        listed_pod(mapping(each.get("pod")), each.get("cgroup_parent") or "", each.get("sandboxID") or "")
         for each in listed
     ]
 

@@ -42,7 +42,7 @@ def _after(machine: Machine, given: Input) -> dict[str, int]:
 def _container(given: Given) -> Outcome:
     """What the hook decides for a container that runs, written by the executor."""
     context = inputs.container(given)
-    folder = context.cgroup_parent or _only_folder(given)
+    folder = context.folder or _only_folder(given)
     with _machine(given) as machine:
         if not is_container_path(folder):
             return {"error": True, "oom_score_adj": _after(machine, given)}

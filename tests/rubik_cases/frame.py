@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.model import PodContext
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
 from nri.agent.rubik import preemption
-from nri.agent.rubik.pods import OFFLINE, Pod, class_of, pod_of
+from nri.agent.rubik.pods import OFFLINE, class_of
 from nri.agent.rubik.profile import READER, SERVICES
 from nri.agent.rubik.service import Service, Services
 from nri.agent.transports.hook_plugin import HookPlugin
@@ -147,19 +147,19 @@ CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in BLOCKS
 
 
 def _classify(folder: Path, given: Json, expected: Json) -> Json:
-    context = PodContext(annotations=given["annotations"] or {}, labels=given["labels"] or {})
-    return {"offline": class_of(context) == OFFLINE}
+    pod = Pod(annotations=given["annotations"] or {}, labels=given["labels"] or {})
+    return {"offline": class_of(pod) == OFFLINE}
 
 
 def _is_offline(pod: Pod) -> bool:
-    return class_of(PodContext(annotations=pod.annotations, labels=pod.labels)) == OFFLINE
+    return class_of(pod) == OFFLINE
 
 
-def _listed(folder: Path, manifest: Json, driver: str) -> StrategyPod | None:
+def _listed(folder: Path, manifest: Json, driver: str) -> Pod | None:
     """A pod as rounds have it, of an object of the API; None if it does not run, or makes no sense."""
     world = CaseWorld(folder)
     pods = list(running([manifest], world.executor.hierarchies, driver))
-    return StrategyPod(pods[0]) if pods else None
+    return pods[0] if pods else None
 
 
 def _static(annotations: Json, config_hash: str | None) -> Json:
@@ -190,7 +190,7 @@ def _pod_path(folder: Path, given: Json, expected: Json) -> Json:
 
 def _container_path(folder: Path, given: Json, expected: Json) -> Json:
     pod = _listed(folder, _pod(given, [{"name": "c", "containerID": given["container_id"]}]), given["driver"])
-    paths = [container.cgroup_parent for container in pod.containers] if pod is not None else []
+    paths = [container.folder for container in pod.containers] if pod is not None else []
     return {"paths": paths or None}
 
 
@@ -220,7 +220,7 @@ def _pod_extract(folder: Path, given: Json, expected: Json) -> Json:
     listed = _listed(folder, {**manifest, "metadata": meta}, given["driver"])
     if listed is None:
         return {"running": False}
-    pod, containers = pod_of(listed), []
+    pod, containers = listed, []
     for container in sorted(pod.containers, key=lambda one: one.id):
         memory = {part: max(listed.amount(container.name, part, "memory"), 0) for part in ("requests", "limits")}
         amounts = {
@@ -253,9 +253,9 @@ class _Runtime:
         self.plugin = HookPlugin(replace(world.parts, pods=self.pods, profile=replace(world.parts.profile, hooks=())))
         self.hierarchies = world.executor.hierarchies
 
-    def listed(self, driver: str) -> list[StrategyPod]:
+    def listed(self, driver: str) -> list[Pod]:
         """The pods as rounds have them."""
-        return [StrategyPod(pod) for pod in running(self.pods.pods(), self.hierarchies, driver)]
+        return list(running(self.pods.pods(), self.hierarchies, driver))
 
 
 def _sandbox(name: str, parent: str = "", **words: Any) -> m.PodSandbox:
@@ -275,7 +275,7 @@ def _nri_container_path(folder: Path, given: Json, expected: Json) -> Json:
     pod = _sandbox("p")
     runtime.plugin.synchronize([pod], [_container(pod, "c", given["cgroups_path"])])
     (listed,) = runtime.listed(given["driver"])
-    paths = [container.cgroup_parent for container in listed.containers]
+    paths = [container.folder for container in listed.containers]
     return {"path": paths[0]} if paths else _ERROR
 
 
@@ -287,7 +287,7 @@ def _nri_pod(folder: Path, given: Json, expected: Json) -> Json:
         pod.ClearField("linux")
     runtime.plugin.synchronize([pod], [])
     (listed,) = runtime.listed("systemd")
-    pod = pod_of(listed)
+    pod = listed
     return {
         "limits": {},
         "requests": {},
@@ -347,7 +347,7 @@ def _api_events(folder: Path, given: Json, expected: Json) -> Json:
                 "spec": {"containers": [{"name": "c"}]},
                 "status": {"phase": event["phase"], "qosClass": "Burstable", "containerStatuses": status},
             }
-        pods = [StrategyPod(pod) for pod in running(objects.values(), world.executor.hierarchies, "cgroupfs")]
+        pods = list(running(objects.values(), world.executor.hierarchies, "cgroupfs"))
         pods = [pod for pod in pods if pod.manifest["status"]["phase"] == "Running"]
         known = {pod.uid: [one.id.partition("://")[2] for one in pod.containers] for pod in pods}
         steps.append({"pods": known})

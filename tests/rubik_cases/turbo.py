@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik import quota_turbo as turbo
 from nri.agent.rubik.quota_turbo import Candidate, Knobs, Managed, Quotas
 from nri.agent.rubik.service import Service, Services, share, ticks
@@ -114,7 +115,7 @@ class _Writes(Service):
         """Change the quota."""
         quotas = Quotas(made)
         path, before, after = self.change
-        pod: StrategyPod = made.pods[0]
+        pod: Pod = made.pods[0]
         quotas.change(path, before, after, Candidate(pod, "app", 1.0), "a case has it so")
         quotas.send()
 

@@ -221,7 +221,7 @@ class Machine:
     def folders(self) -> dict[str, str]:
         """The folders of pods by uid."""
         hierarchies = self.parts.executor.hierarchies
-        return {pod.pod["metadata"]["uid"]: pod.folder for pod in running(self.pods.pods(), hierarchies, paths.SYSTEMD)}
+        return {pod.uid: pod.folder for pod in running(self.pods.pods(), hierarchies, paths.SYSTEMD)}
 
     def sample(self) -> Sample:
         """The sample that a case has of now."""
@@ -242,7 +242,7 @@ class Machine:
         slo = _apart(self._inputs.get("node_slo")) or {}
         for application in (slo.get("spec") or {}).get("hostApplications") or ():
             used = milli(metrics.at(age_s, "host_app_cpu", application["name"]))
-            cgroups[context_of(application, paths.SYSTEMD).cgroup_parent.strip("/")] = Used(used)
+            cgroups[context_of(application, paths.SYSTEMD).folder.strip("/")] = Used(used)
         status = (self._inputs.get("node") or {}).get("status") or {}
         capacity = status.get("capacity") or {}
         cpus = ceil(capped(capacity["cpu"])) if "cpu" in capacity else len(self._inputs.get("cpus") or ())

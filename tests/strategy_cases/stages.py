@@ -6,7 +6,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
-from nri.agent.explain import Subject
 from nri.agent.koordinator import (
     colocation,
     cpu_burst,
@@ -21,6 +20,7 @@ from nri.agent.koordinator import (
 from nri.agent.koordinator.cpu_burst import Bucket, BurstConfig, Pool, Step
 from nri.agent.koordinator.names import qos_class
 from nri.agent.loops.round import Round
+from nri.agent.model import Subject
 from nri.agent.pods.manifest import active
 from nri.kube.quantity import capped, ceil
 from tests.strategy_cases.machine import Machine

@@ -21,13 +21,14 @@ from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor, RuntimeView
-from nri.agent.explain import History, Subject
+from nri.agent.explain import History
 from nri.agent.foreign import refuse
+from nri.agent.model import Subject
 from nri.agent.observe import Observer, PublicMetrics
 from nri.agent.ownership import check, check_apart
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.profile import load, profile_of
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore

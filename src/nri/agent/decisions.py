@@ -17,16 +17,17 @@ from typing import Any, Final
 
 from nri.agent.cgroup_paths import kube_class_of
 from nri.agent.executor import Context, Executor
-from nri.agent.explain import PREVIEW, History, Subject
+from nri.agent.explain import PREVIEW, History
 from nri.agent.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
 from nri.agent.model import (
     NO_CHANGES,
     Changes,
-    ContainerContext,
+    Container,
     HookError,
-    HostApplicationContext,
-    KubeQosContext,
-    PodContext,
+    HostApplication,
+    KubeQosFolder,
+    Pod,
+    Subject,
 )
 from nri.agent.observe import Observer
 from nri.agent.profile import Profile
@@ -98,7 +99,7 @@ class Decisions:
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self.errors(subject, stage, transport, [(each.hook, each.reason) for each in errors], outcome.asked)
         self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
-        if isinstance(context, PodContext) and stage != REMOVE_POD:
+        if isinstance(context, Pod) and stage != REMOVE_POD:
             self._slips(context, subject, transport)
         return outcome
 
@@ -111,7 +112,7 @@ class Decisions:
         for _ in values_of(said):
             self._observer.met(transport, "previewed value")
 
-    def _slips(self, context: PodContext, subject: Subject, transport: str) -> None:
+    def _slips(self, context: Pod, subject: Subject, transport: str) -> None:
         """Note what nothing reads of a pod's labels and annotations; the log has each slip once."""
         new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
         for line in new:
@@ -149,9 +150,9 @@ class Decisions:
         self.record(context, transport, results)
         return results
 
-    def removed(self, pod: PodContext) -> None:
+    def removed(self, pod: Pod) -> None:
         """A pod is gone for good: forget its cgroup, and keep its history only while there is room."""
-        self.executor.forget(pod.cgroup_parent)
+        self.executor.forget(pod.folder)
         self._history.ended(pod.uid)
 
 
@@ -163,30 +164,30 @@ def _named(subject: Subject) -> str:
 
 def subject_of(context: Context) -> Subject:
     """The subject of a context, by which its records are found."""
-    if isinstance(context, PodContext):
+    if isinstance(context, Pod):
         return Subject(context.uid, context.namespace, context.name)
-    if isinstance(context, ContainerContext):
+    if isinstance(context, Container):
         return Subject(context.pod.uid, context.pod.namespace, context.pod.name, context.name)
-    if isinstance(context, KubeQosContext):
+    if isinstance(context, KubeQosFolder):
         return Subject(f"kube-qos/{context.kube_class}", name=context.kube_class)
     return Subject(f"host-application/{context.name}", name=context.name)
 
 
 def class_of(profile: Profile, context: Context) -> str:
     """The QoS class by which rules are chosen, or the Kubernetes class of what has none."""
-    if isinstance(context, KubeQosContext):
+    if isinstance(context, KubeQosFolder):
         return context.kube_class
-    if isinstance(context, HostApplicationContext):
+    if isinstance(context, HostApplication):
         return ""
-    pod = context.pod if isinstance(context, ContainerContext) else context
-    return profile.class_of(pod) or kube_class_of(pod.cgroup_parent)
+    pod = context.pod if isinstance(context, Container) else context
+    return profile.class_of(pod) or kube_class_of(pod.folder)
 
 
 def _keys_of(context: Context) -> tuple[str, ...]:
     """The labels and annotations that a pod has."""
-    if isinstance(context, (KubeQosContext, HostApplicationContext)):
+    if isinstance(context, (KubeQosFolder, HostApplication)):
         return ()
-    pod = context.pod if isinstance(context, ContainerContext) else context
+    pod = context.pod if isinstance(context, Container) else context
     return (*pod.labels, *pod.annotations)
 
 

@@ -19,10 +19,10 @@ from nri.agent.model import (
     OOM_SCORE,
     UNIFIED,
     Changes,
-    ContainerContext,
-    HostApplicationContext,
-    KubeQosContext,
-    PodContext,
+    Container,
+    HostApplication,
+    KubeQosFolder,
+    Pod,
     Resctrl,
     Write,
     pod_writes,
@@ -41,7 +41,7 @@ from nri.host.resctrl import parse_schemata
 
 __all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy"]
 
-Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
+Context = Pod | Container | KubeQosFolder | HostApplication
 
 _MOST_PROCESSES: Final = 4096
 _DEEPEST: Final = 4
@@ -168,16 +168,16 @@ class Executor:
         A container's environment, mounts and devices are no business of cgroups, and left out.
         """
         results: list[Result] = []
-        if isinstance(context, PodContext):
-            if of_many_pods(context.cgroup_parent):
-                return [Result(context.cgroup_parent, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
-            results += self.retry(context.cgroup_parent)
-            wanted = pod_writes(context.cgroup_parent, changes, reason)
+        if isinstance(context, Pod):
+            if of_many_pods(context.folder):
+                return [Result(context.folder, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
+            results += self.retry(context.folder)
+            wanted = pod_writes(context.folder, changes, reason)
         else:
-            wanted = writes(context.cgroup_parent, changes, reason)
+            wanted = writes(context.folder, changes, reason)
         results += self.write(wanted) if wanted else []
         if changes.resctrl is not None:
-            folder = context.cgroup_parent if isinstance(context, ContainerContext) else ""
+            folder = context.folder if isinstance(context, Container) else ""
             results += self.resctrl(changes.resctrl, folder)
         return results
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from nri.agent.model import Subject
 from nri.host import Result
 from nri.text import cut
 
-__all__ = ["PREVIEW", "History", "Subject", "Value"]
+__all__ = ["PREVIEW", "History", "Value"]
 
 _MOST_SLIPS = 100
 _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
@@ -27,21 +28,6 @@ _STILL = ("applied", "unchanged")
 PREVIEW = "preview"
 #: The size of a record beside its texts, in bytes: the objects that hold it.
 _OVERHEAD = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The thing that was decided for: a pod, a container of it, a kube-QoS folder or a host application.
-
-    Attributes:
-        key: a pod's uid; else `kube-qos/...`, `host-application/...`.
-        container: the container's name; empty for the pod itself.
-    """
-
-    key: str
-    namespace: str = ""
-    name: str = ""
-    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,7 @@ class Value:
 
 
 @dataclass(slots=True)
-class _Pod:
+class _PodHistory:
     namespace: str
     name: str
     values: OrderedDict[tuple[str, str], Value] = field(default_factory=OrderedDict)
@@ -90,7 +76,7 @@ class History:
 
     def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
         self._most_pods, self._most_bytes, self._now = most_pods, most_bytes, now
-        self._pods: OrderedDict[str, _Pod] = OrderedDict()
+        self._pods: OrderedDict[str, _PodHistory] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
@@ -240,7 +226,7 @@ class History:
     def nothing_of(subject: Subject) -> dict[str, Any]:
         """Return the account of a pod for which nothing was decided, of the form of `of`."""
         subject = _bounded(subject)
-        return _account(subject.key, _Pod(subject.namespace, subject.name))
+        return _account(subject.key, _PodHistory(subject.namespace, subject.name))
 
     def named(self, name: str) -> list[str]:
         """The pods that run and have this name, as `namespace/name`, each once."""
@@ -259,13 +245,13 @@ class History:
         among = {self._pods[key].namespace for key in running}
         return running[-1] if len(among) == 1 else None  # of several lives of one pod it is the newest
 
-    def _pod(self, subject: Subject) -> _Pod:
+    def _pod(self, subject: Subject) -> _PodHistory:
         pod = self._pods.get(subject.key)
         if pod is None:
-            pod = self._pods[subject.key] = _Pod(subject.namespace, subject.name)
+            pod = self._pods[subject.key] = _PodHistory(subject.namespace, subject.name)
         return pod
 
-    def _settle(self, key: str, pod: _Pod) -> None:
+    def _settle(self, key: str, pod: _PodHistory) -> None:
         """Count a pod's bytes again, and let the oldest go until the bounds are kept."""
         while len(pod.values) > _MOST_VALUES:
             pod.values.popitem(last=False)
@@ -288,7 +274,7 @@ class History:
             self._size -= gone.size
 
 
-def _account(key: str, pod: _Pod) -> dict[str, Any]:
+def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
     return {
         "key": key,
         "namespace": pod.namespace,

@@ -43,7 +43,7 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
 #: The objects of decisions by a timer or a changed rule, beside pods and containers.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
 MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
-#: A stage for a container that runs already, while another one is created: its context is a `RoomContext`. Where a
+#: A stage for a container that runs already, while another one is created: its context is a `Container`. Where a
 #: transport is asked before a creation, the changes go with its answer; they hold until a later decision about that
 #: container.
 MAKE_ROOM: Final = "MakeRoom"

@@ -8,14 +8,20 @@ The name of a knob is neutral: that of `nri.host.KNOBS` (`cpu.cfs_burst`, `memor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nri.agent.cgroup_paths import of_many_pods
 from nri.errors import NriError
 from nri.host.cgroups.fields import FIELDS
 from nri.host.cgroups.knobs import KNOBS
+from nri.kube.quantity import capped, ceil
+
+#: A pod as the API's JSON has it, not to be changed.
+PodManifest = Mapping[str, Any]
+#: A kubelet lists no pod with more containers than this.
+MAX_CONTAINERS: Final = 256
 
 #: The neutral names of the knobs that are named in more than one place.
 SHARES: Final = "cpu.shares"
@@ -58,10 +64,43 @@ class ExtendedResources:
 
 
 @dataclass(frozen=True, slots=True)
-class PodContext:
-    """A pod. `cgroup_parent` is its folder below the root of the cgroups; `tasks` are its thread ids by container.
+class Subject:
+    """The object of a decision or a write: a pod, one of its containers, a kube-QoS folder or a host application.
 
-    `host_network` is whether it has the network of the node.
+    Attributes:
+        key: a pod's uid; else `kube-qos/...`, `host-application/...` or `node/...`.
+        container: the container's name; "" for the pod itself.
+    """
+
+    key: str
+    namespace: str = ""
+    name: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, as far as its source describes it: an NRI message, a request of a hook server, or the Kubernetes API.
+
+    Attributes:
+        folder: its cgroup, below the root of the cgroups.
+        extended: amounts of extended resources by container; None if there are none.
+        tasks: its thread ids by container.
+        host_network: whether it uses the network of the node.
+
+    The rest is set for pods that a source lists (`nri.agent.pods.manifest.listed_pod`):
+
+    Attributes:
+        kube_class: Kubernetes' QoS class.
+        started: seconds since 1970; None if unknown.
+        manifest: the API object.
+        driver: the cgroup driver that named the folders.
+        sandbox: the pause container; its id is "" if it is unknown.
+        containers: those of the spec that have a folder, in the order of the spec, without init containers; none for a
+            pod in a virtual machine.
+        main_containers: those with a status, in the order of the statuses; also of a pod in a virtual machine.
+        init_containers: those with a status.
+        problem: the error of reading its resources or containers, which are then empty.
     """
 
     namespace: str = ""
@@ -69,54 +108,94 @@ class PodContext:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    cgroup_parent: str = ""
+    folder: str = ""
     resources: Resources | None = None
     extended: Mapping[str, ExtendedResources] | None = None
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     host_network: bool = False
+    kube_class: str = ""
+    started: float | None = None
+    manifest: PodManifest = field(default_factory=dict, compare=False, repr=False)
+    driver: str = ""
+    sandbox: Container | None = field(default=None, compare=False, repr=False)
+    containers: tuple[Container, ...] = field(default=(), compare=False, repr=False)
+    main_containers: tuple[Container, ...] = field(default=(), compare=False, repr=False)
+    init_containers: tuple[Container, ...] = field(default=(), compare=False, repr=False)
+    problem: Exception | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> str:
+        """Its name for people: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def specs(self) -> list[Mapping[str, Any]]:
+        """The container specs of its manifest, without init containers, up to a limit."""
+        return list((self.manifest.get("spec") or {}).get("containers") or ())[:MAX_CONTAINERS]
+
+    def folders(self) -> tuple[str, ...]:
+        """The cgroups of the pod and of its containers."""
+        return (self.folder, *(container.folder for container in self.containers))
+
+    def amount(self, container: str, part: str, *names: str) -> int:
+        """Return the amount of the first resource with one of these names, rounded up; -1 if there is none.
+
+        Args:
+            container: its name.
+            part: `requests` or `limits`.
+            names: of resources.
+        """
+        for spec in self.specs:
+            if spec.get("name") == container:
+                amounts = (spec.get("resources") or {}).get(part) or {}
+                return next((ceil(capped(amounts[name])) for name in names if name in amounts), -1)
+        return -1
+
+    def subject(self, container: str = "") -> Subject:
+        """The key of its records, or of those of one container."""
+        return Subject(self.uid, self.namespace, self.name, container)
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerContext:
-    """A container of a pod. `id` has its runtime in front (`containerd://...`), `sandbox` is the pause container."""
+class Container:
+    """A container of a pod.
 
-    pod: PodContext = field(default_factory=PodContext)
+    Attributes:
+        id: with its runtime in front: `containerd://...`.
+        folder: its cgroup, below the root of the cgroups.
+        sandbox: whether it is the pause container.
+        resources: None if they are unknown, or the pod's spec does not have the container.
+        cpu_limit: CPUs by its spec; 0 for no limit, None if unknown.
+        new: at the stage `MAKE_ROOM`, the container that is about to be created next to this one.
+    """
+
+    pod: Pod = field(default_factory=Pod)
     id: str = ""
     name: str = ""
-    cgroup_parent: str = ""
+    folder: str = ""
     sandbox: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     resources: Resources | None = None
     extended: ExtendedResources | None = None
+    cpu_limit: float | None = None
+    new: Container | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RoomContext(ContainerContext):
-    """A container that runs, while another one, `new`, is about to be created."""
-
-    new: ContainerContext = field(default_factory=ContainerContext)
-
-
-def while_created(container: ContainerContext, new: ContainerContext) -> RoomContext:
-    """Return the context of a container that runs, while another one is about to be created."""
-    return RoomContext(**{each.name: getattr(container, each.name) for each in fields(ContainerContext)}, new=new)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeQosContext:
+class KubeQosFolder:
     """The folder of a Kubernetes QoS class."""
 
     kube_class: str
-    cgroup_parent: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class HostApplicationContext:
+class HostApplication:
     """A program of the host that NodeSLO lists, with its QoS class and folder."""
 
     name: str
     qos: str = ""
-    cgroup_parent: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

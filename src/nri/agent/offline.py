@@ -19,7 +19,7 @@ from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import class_of, subject_of, values_of
 from nri.agent.explain import History
 from nri.agent.hooks import CREATE, RUN_POD, decide
-from nri.agent.model import MEMORY_LIMIT, ContainerContext, PodContext
+from nri.agent.model import MEMORY_LIMIT, Container, Pod
 from nri.agent.pods import manifest
 from nri.agent.profile import profile_of
 from nri.agent.rules.files import FileRules
@@ -143,10 +143,12 @@ def explained(
     """Work out what one pod would get by the rules of `node`; `table` is what the machine can do."""
     profile, history = profile_of(settings.profile), History()
     folder = paths.kube_class_path(manifest.kube_class(pod))
-    context = manifest.pod_context(pod, f"{folder}/pod")  # of its class, which is all that hooks look at
+    context = manifest.listed_pod(pod, f"{folder}/pod")  # of its class, which is all that hooks look at
+    if context.problem is not None:
+        raise context.problem
     if not context.uid:
         context = replace(context, uid=f"{context.namespace}/{context.name}")
-    asked: list[tuple[str, PodContext | ContainerContext]] = [(RUN_POD, context)]
+    asked: list[tuple[str, Pod | Container]] = [(RUN_POD, context)]
     asked += [(CREATE, each) for each in _containers(pod, context)]
     for stage, subject in asked:
         outcome = decide(profile.hooks, stage, subject, node)
@@ -158,7 +160,7 @@ def explained(
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     notes = [
         *profile.unread(context.labels, context.annotations, context.extended),
-        *profile.absent_containers(context.annotations, manifest.names_of(pod)),
+        *profile.absent_containers(context.annotations, _names_of(pod)),
         *_without_effect(profile, context, node, strategies),
     ]
     found |= {"namespace": context.namespace, "name": context.name, "notes": notes, "of": class_of(profile, context)}
@@ -179,22 +181,28 @@ def explained(
     return found
 
 
-def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[ContainerContext]:
+def _names_of(pod: Mapping[str, Any]) -> list[str]:
+    """The names of a pod's containers, init containers first."""
+    spec = pod.get("spec") or {}
+    return [container.get("name", "") for key in ("initContainers", "containers") for container in spec.get(key) or ()]
+
+
+def _containers(pod: Mapping[str, Any], context: Pod) -> Iterator[Container]:
     """The containers of a pod as its spec has them, those that initialize it first."""
     spec = pod.get("spec") or {}
     for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         name = each.get("name", "")
-        yield ContainerContext(
+        yield Container(
             pod=context,
             name=name,
-            cgroup_parent=f"{context.cgroup_parent}/{name}",
+            folder=f"{context.folder}/{name}",
             env={one.get("name", ""): one.get("value", "") for one in each.get("env") or ()},
             resources=manifest.container_resources(each),
             extended=manifest.extended_of(each),
         )
 
 
-def _without_effect(profile: Profile, context: PodContext, node: Any, strategies: Collection[str]) -> Iterator[str]:
+def _without_effect(profile: Profile, context: Pod, node: Any, strategies: Collection[str]) -> Iterator[str]:
     """Annotations and labels of hooks and strategies that are switched off."""
     gates = node.gates or frozenset()
     given = {**context.labels, **context.annotations}

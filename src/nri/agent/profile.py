@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri.agent.hooks import Hook
-from nri.agent.model import Changes, ExtendedResources, HostApplicationContext, PodContext
+from nri.agent.model import Changes, ExtendedResources, HostApplication, Pod
 from nri.agent.ownership import Owner, Owns
 from nri.config import Source
 from nri.config.settings import FileLayer
@@ -150,13 +150,13 @@ class Profile:
     strategy_rules: Callable[[], Any]
     class_label: str
     foreign: tuple[ForeignAgent, ...]
-    unreadable: Callable[[PodContext, Any, Collection[str]], dict[str, str]]
+    unreadable: Callable[[Pod, Any, Collection[str]], dict[str, str]]
     unread: Callable[[Mapping[str, str], Mapping[str, str], Mapping[str, ExtendedResources] | None], list[str]]
     asked: Callable[[Document | None], Mapping[str, str]]
     origins: Callable[[str, str], Iterable[tuple[str, str]]]
-    class_of: Callable[[PodContext], str]
+    class_of: Callable[[Pod], str]
     absent_containers: Callable[[Mapping[str, str], Collection[str]], list[str]] = lambda _annotations, _names: []
-    programs: Callable[[Documents, str], Iterable[HostApplicationContext]] = lambda _documents, _driver: ()
+    programs: Callable[[Documents, str], Iterable[HostApplication]] = lambda _documents, _driver: ()
     prepare: Callable[[Root, Changes, Any], list[Result]] = lambda _root, _changes, _node: []
     reconciler: str = ""
     network: str = ""

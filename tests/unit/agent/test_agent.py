@@ -19,9 +19,8 @@ import pytest
 
 from nri.agent import agent as module
 from nri.agent.agent import Agent, Agents
-from nri.agent.explain import Subject
 from nri.agent.foreign import ForeignAgentError
-from nri.agent.model import ContainerContext, PodContext
+from nri.agent.model import Container, Pod, Subject
 from nri.agent.ownership import KnobConflict
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
@@ -254,7 +253,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
 
 def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: Callable[..., Agent]) -> None:
     agent = make()
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     metric = 'nri_agent_pod_keys_unread{key="shop/web: koordinator.sh/qosclass: nothing reads it; did you mean '
     assert metric in scrape(agent.parts.observer)
@@ -265,8 +264,8 @@ def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: C
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
-    agent.parts.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
+    agent.parts.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     agent.start()
     try:
         path = agent.settings.socket
@@ -299,8 +298,8 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
             assert (status, account["key"], account["name"], account["values"]) == (200, "an-idle-uid", "idle", [])
             assert account["strategies"] and account["unchanged"][0]["reason"] == "nothing changes for an-idle-uid"
         assert "is unknown" in ask(path, "/explain?pod=bank/idle")[1]
-        other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
-        agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")
+        other = Pod("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
+        agent.parts.decisions.decide("PreCreateContainer", Container(other, name="app"), "nri")
         status, text = ask(path, "/explain?pod=web")
         assert (status, json.loads(text)["error"]) == (404, "pod 'web' is one of other/web, shop/web")
         rows = json.loads(ask(path, "/capabilities")[1])
@@ -411,7 +410,7 @@ def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pod
 ) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     agent.parts.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"SECRET": "auto"}}}, "shop.yaml")
     agent.parts.store.remark("shop.yaml", ["shop.yaml: no rules"])

@@ -11,7 +11,7 @@ import pytest
 from nri.agent.decisions import Decisions, subject_of
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
-from nri.agent.model import ContainerContext, Decision, HostApplicationContext, KubeQosContext, PodContext, Write
+from nri.agent.model import Container, Decision, HostApplication, KubeQosFolder, Pod, Write
 from nri.agent.parts import Parts
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
@@ -20,7 +20,7 @@ from tests.support.scrape import scrape
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
 SPEC = {"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}}}}
-LS = PodContext(UID and "shop", "web", UID, {"koordinator.sh/qosClass": "LS"}, cgroup_parent=POD)
+LS = Pod(UID and "shop", "web", UID, {"koordinator.sh/qosClass": "LS"}, folder=POD)
 BAD = {EXTENDED: "{", STATUS: "{"}
 
 
@@ -30,7 +30,7 @@ def made(tmp_path: Path) -> Parts:
 
 
 def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> None:
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    outcome = made.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     found = made.history.of("shop/web")
     assert found is not None
@@ -45,20 +45,18 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
     }
     made.store.put("NodeResourceTopology", other, "a test")
     assert (
-        made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.knobs.get(
-            "cpuset.cpus"
-        )
+        made.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri").changes.knobs.get("cpuset.cpus")
         == "1"
     )
 
 
 def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(made: Parts) -> None:
     pod = replace(LS, annotations={EXTENDED: json.dumps(SPEC)})
-    plain = made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    plain = made.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     decisions = Decisions(
         made.profile, made.store, made.executor, made.history, made.observer, preview=["CPUSetAllocator"]
     )
-    outcome = decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    outcome = decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     assert outcome.changes == plain.changes.without(["cpuset.cpus"]) != plain.changes
     told = made.history.of("shop/web")
     assert told is not None
@@ -72,15 +70,15 @@ def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook
         assert found is not None
         return list(found["keys"])
 
-    made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    made.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert keys(UID) == ["koordinator.sh/qosClass"]
-    pod = PodContext("shop", "web", UID, {**LS.labels, "app": "x"}, {EXTENDED: "{", "other": "1"}, POD)
+    pod = Pod("shop", "web", UID, {**LS.labels, "app": "x"}, {EXTENDED: "{", "other": "1"}, POD)
     made.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert keys(UID) == ["koordinator.sh/qosClass", EXTENDED]
-    made.decisions.decide("PreRunPodSandbox", PodContext("shop", "other", "nothing-known"), "nri")
+    made.decisions.decide("PreRunPodSandbox", Pod("shop", "other", "nothing-known"), "nri")
     assert made.history.of("nothing-known") is None
     made.decisions.record(
-        KubeQosContext("Burstable"), "standalone", made.executor.write([Write(POD, "cpu.shares", "2", "")])
+        KubeQosFolder("Burstable"), "standalone", made.executor.write([Write(POD, "cpu.shares", "2", "")])
     )
     assert keys("kube-qos/Burstable") == []
 
@@ -89,7 +87,7 @@ def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_i
     made: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = {"containers": {"app": {"requests": {"kubernetes.io/batch-cpuu": "500"}}}}
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
     for stage in ("PreRunPodSandbox", "ReconcilePod"):
         made.decisions.decide(stage, pod, "nri")
     found = made.history.of(UID)
@@ -105,7 +103,7 @@ def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_i
 
 
 def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
     outcome = made.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert {error.hook for error in outcome.errors} >= {"CPUSetAllocator"}
     assert outcome.failed is None
@@ -120,14 +118,14 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
 def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
     made: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = PodContext("shop", "web", UID, {}, {STATUS: "{"}, POD)
+    bad = Pod("shop", "web", UID, {}, {STATUS: "{"}, POD)
     for stage in ("PreRunPodSandbox", "ReconcilePod", "ReconcilePod"):
         made.decisions.decide(stage, bad, "nri")
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(f'shop/web: CPUSetAllocator: annotation {STATUS}: "{{" is not JSON: ')
-    made.decisions.decide("ReconcilePod", PodContext("shop", "web", UID, {}, {}, POD), "nri")
+    made.decisions.decide("ReconcilePod", Pod("shop", "web", UID, {}, {}, POD), "nri")
     made.decisions.decide("ReconcilePod", bad, "nri")
-    made.decisions.decide("PreCreateContainer", ContainerContext(bad, name="app\n"), "nri")
+    made.decisions.decide("PreCreateContainer", Container(bad, name="app\n"), "nri")
     assert [each.getMessage()[:25] for each in caplog.records[1:]] == [
         "shop/web: CPUSetAllocator",
         "shop/web/app\\n: CPUSetAll",
@@ -135,9 +133,9 @@ def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
 
 
 def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(made: Parts) -> None:
-    bad = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    bad = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
     made.decisions.decide("PreRunPodSandbox", bad, "nri")
-    mended = PodContext("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
+    mended = Pod("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
     made.decisions.decide("ReconcilePod", mended, "standalone")
     found = made.history.of(UID)
     assert found is not None
@@ -145,24 +143,22 @@ def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(made: Parts) -
 
 
 def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
-    good = PodContext(
+    good = Pod(
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
     )  # fmt: skip
     from nri.agent.koordinator.batch_resource import annotated
 
-    good = PodContext(
-        good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)
-    )
+    good = Pod(good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations))
     made.decisions.carry_out(good, made.decisions.decide("PreRunPodSandbox", good, "nri"), "nri")
     assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
-    bad = PodContext("shop", "web", UID, good.labels, BAD, POD)
+    bad = Pod("shop", "web", UID, good.labels, BAD, POD)
     made.decisions.carry_out(bad, made.decisions.decide("PreRunPodSandbox", bad, "nri"), "nri")
     assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
 
 
 def test_what_came_of_a_decision_is_recorded(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     results = made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     assert [result.name for result in results] == ["cpu.cfs_quota"]
     found = made.history.of(UID)
@@ -176,7 +172,7 @@ def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch
 
     (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    outcome = made.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     assert [(error.hook, error.reason) for error in outcome.errors] == [
         ("BatchResource", "RecursionError: deep\\nannotation")
@@ -191,7 +187,7 @@ def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, mo
     made = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
     (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    outcome = made.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.failed is not None
     assert outcome.failed.hook == "BatchResource"
     assert not outcome.changes
@@ -206,11 +202,11 @@ def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
     made = parts(v1(tmp_path, POD), node=Node(gates=frozenset({"GPUEnvInject"})))
     words = {"gpu-memory-ratio": "50", "gpu-core": "50", "gpu-memory": "8Gi"}
     devices = {"gpu": [{"minor": 0, "resources": {f"koordinator.sh/{name}": text for name, text in words.items()}}]}
-    pod = PodContext(
+    pod = Pod(
         "shop", "gpu", UID, {"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
         {"scheduling.koordinator.sh/device-allocated": json.dumps(devices)}, POD,
     )  # fmt: skip
-    made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    made.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     found = made.history.of(UID)
     assert found is not None
     fields = {row["field"] for row in found["values"]}
@@ -219,13 +215,13 @@ def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
 
 
 def test_subjects_are_named_by_what_they_are() -> None:
-    assert subject_of(ContainerContext(LS, name="app")).container == "app"
-    assert subject_of(KubeQosContext("besteffort")).key == "kube-qos/besteffort"
-    assert subject_of(HostApplicationContext("db")).key == "host-application/db"
+    assert subject_of(Container(LS, name="app")).container == "app"
+    assert subject_of(KubeQosFolder("besteffort")).key == "kube-qos/besteffort"
+    assert subject_of(HostApplication("db")).key == "host-application/db"
 
 
 def test_a_removed_pod_is_forgotten_but_for_its_history(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     made.decisions.removed(pod)
     assert made.executor.held() == {"waiting writes": 0, "written values": 0}

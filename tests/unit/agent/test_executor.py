@@ -11,11 +11,11 @@ import pytest
 from nri.agent.executor import OOM_SCORE, Executor, tidy
 from nri.agent.model import (
     Changes,
-    ContainerContext,
-    HostApplicationContext,
-    KubeQosContext,
+    Container,
+    HostApplication,
+    KubeQosFolder,
     Mount,
-    PodContext,
+    Pod,
     Resctrl,
     Write,
 )
@@ -28,7 +28,7 @@ from tests.support.scrape import scrape
 
 APP = f"{POD}/app"
 STAT = "{} (sh) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
-BATCH = PodContext(uid=UID, namespace="shop", name="batch", cgroup_parent=POD)
+BATCH = Pod(uid=UID, namespace="shop", name="batch", folder=POD)
 
 
 def add(root: Root, cgroup: str) -> None:
@@ -82,7 +82,7 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
 
 def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
     made = parts(root)
-    context = PodContext(uid="other", namespace="shop", name="crictl", cgroup_parent="/kubepods/besteffort")
+    context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
     (result,) = made.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
         Outcome.REFUSED, "it is the cgroup of many pods, and none of this pod's own",
@@ -97,8 +97,8 @@ def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
 
 def test_a_kube_qos_folder_and_a_host_application_are_written(root: Root) -> None:
     executor = parts(root).executor
-    folder = executor.changes(KubeQosContext("besteffort", "kubepods/besteffort"), Changes({"cpuset.cpus": "0-3"}))
-    program = executor.changes(HostApplicationContext("db", "LS", "host/db"), Changes({"cpuset.cpus": "0-1"}))
+    folder = executor.changes(KubeQosFolder("besteffort", "kubepods/besteffort"), Changes({"cpuset.cpus": "0-3"}))
+    program = executor.changes(HostApplication("db", "LS", "host/db"), Changes({"cpuset.cpus": "0-1"}))
     assert [result.outcome for result in folder] == [Outcome.UNCHANGED]
     assert [result.outcome for result in program] == [Outcome.GONE]
 
@@ -202,7 +202,7 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     add(root, f"{APP}/nested")
     run(root, APP, 11, 12)
     run(root, f"{APP}/nested", 13)
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     (result,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
     assert (result.name, result.outcome) == (OOM_SCORE, Outcome.APPLIED)
     scores = {pid: (Path(root.path) / f"proc/{pid}/oom_score_adj").read_text().strip() for pid in (11, 12, 13)}
@@ -282,7 +282,7 @@ def test_the_threads_of_a_container_are_moved_into_its_group(root: Root) -> None
     group = f"{RESCTRL}/koordlet-{UID}"
     write_files(Path(root.path), {f"{group}/schemata": "L3:0=fff;1=fff\n", f"{group}/tasks": ""})
     run(root, APP, 11)
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     results = parts(root).executor.changes(container, Changes(resctrl=Resctrl(f"koordlet-{UID}")))
     assert [(result.name, result.wanted) for result in results] == [("group", "there"), ("tasks", 11)]
 
@@ -309,7 +309,7 @@ def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
 
 
 def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     changes = Changes({"cpuset.cpus": ""}, env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),))
     assert parts(root).executor.changes(container, changes) == []
 

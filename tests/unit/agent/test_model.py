@@ -6,10 +6,10 @@ from nri.agent.koordinator import block_io
 from nri.agent.model import (
     NO_CHANGES,
     Changes,
-    ContainerContext,
+    Container,
     HookError,
     Mount,
-    PodContext,
+    Pod,
     Resctrl,
     Write,
     pod_writes,
@@ -57,9 +57,9 @@ def test_an_error_names_its_hook_in_one_line() -> None:
 
 
 def test_a_context_knows_nothing_by_itself() -> None:
-    assert PodContext().resources is None
-    assert PodContext().extended is None
-    assert ContainerContext().pod == PodContext()
+    assert Pod().resources is None
+    assert Pod().extended is None
+    assert Container().pod == Pod()
 
 
 def test_a_pods_values_are_written_by_neutral_names_with_those_by_device() -> None:

@@ -16,7 +16,7 @@ from nri.agent.koordinator import cpuset, oom_score_adj
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import BatchRule, CpusetRule, GroupIdentityRule, Node, SharePool
 from nri.agent.koordinator.profile import HOOKS, PROFILE
-from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
+from nri.agent.model import Container, ExtendedResources, Pod, Resources
 from nri.agent.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 from nri.agent.settings.values import AgentSettings
 
@@ -72,10 +72,8 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: 
     if own:
         annotations[cpuset.ANNOTATION_STATUS] = json.dumps({"cpuset": "1"})
     known = Resources(cfs_quota=100_000)
-    pod = PodContext(
-        "ns", "p", "u", {n.LABEL_QOS: qos}, annotations, "kubepods/podu", resources=known, extended={"c": ASKED}
-    )
-    container = ContainerContext(pod, "containerd://c", "c", "kubepods/podu/c", resources=known, extended=ASKED)
+    pod = Pod("ns", "p", "u", {n.LABEL_QOS: qos}, annotations, "kubepods/podu", resources=known, extended={"c": ASKED})
+    container = Container(pod, "containerd://c", "c", "kubepods/podu/c", resources=known, extended=ASKED)
     sandbox = replace(container, sandbox=True, resources=None, extended=None)
     for level, stage, context in (
         (Level.POD, "ReconcilePod", pod),

@@ -17,7 +17,7 @@ from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, 
 from nri.agent.koordinator.node import BatchRule, Node
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import Changes, ContainerContext, Decision, ExtendedResources, HookError, PodContext
+from nri.agent.model import Changes, Container, Decision, ExtendedResources, HookError, Pod
 from nri.agent.ownership import Level, Owns
 from nri.kube import cgroup_limits as formulas
 from nri.kube.cgroup_limits import UNLIMITED
@@ -67,7 +67,7 @@ def has_cfs_quota(spec: Any) -> bool:
     return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
 
 
-def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
 
     Raises HookError for an annotation that cannot be read, where nothing else says what the pod asks for.
@@ -93,7 +93,7 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
     return Decision(changes, "batch resources of the pod's containers")
 
 
-def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide for a container of a batch pod. Raises HookError as `pod` does."""
     if qos_class(context.pod.labels) != BE:
         return _NOTHING
@@ -113,7 +113,7 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
     return Decision(changes, "batch resources of the container")
 
 
-def _spec(context: PodContext, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
     """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
     if context.extended is not None:
         batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
@@ -150,7 +150,7 @@ def _limit(containers: Collection[ExtendedResources], name: str) -> int:
     return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.batch, node.quirks)
 
 

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from nri.agent.cgroup_paths import BEST_EFFORT
-from nri.agent.explain import Subject
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Subject
 from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings

@@ -17,7 +17,7 @@ from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import Changes, Decision, KubeQosContext
+from nri.agent.model import Changes, Decision, KubeQosFolder
 from nri.agent.ownership import Level, Owns
 from nri.agent.writing.cookie_groups import Membership
 
@@ -61,7 +61,7 @@ def membership(
     return Membership(own.enabled and policy != "none", group + (mark + EXPELLER if own.expeller else ""))
 
 
-def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
+def kube_class(context: KubeQosFolder, rule: CoreSchedRule) -> Decision:
     """Decide `cpu.idle` of a kube-QoS folder; nothing while no NodeSLO has been read."""
     if not rule.known:
         return Decision()

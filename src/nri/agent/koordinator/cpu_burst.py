@@ -17,10 +17,10 @@ from nri.agent.koordinator import cpu_normalization, pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, NONE, SYSTEM, qos_class
 from nri.agent.koordinator.node import NO_RATIO
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Sampled, Strategy
-from nri.agent.model import BVT, QUOTA
+from nri.agent.model import BVT, QUOTA, Pod
 from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
@@ -176,7 +176,7 @@ def next_quota_us(current: int, base: int, step: Step, percent: int = 300) -> in
     return max(base, min(target, most))
 
 
-class Container(NamedTuple):
+class BurstContainer(NamedTuple):
     """A container of a pod that shares CPUs.
 
     Attributes:
@@ -200,12 +200,12 @@ class Container(NamedTuple):
     running: bool = True
 
 
-class Pod(NamedTuple):
+class BurstPod(NamedTuple):
     """A pod that shares CPUs: its folder, what holds for it, and quota and burst in force as of a container."""
 
     folder: str
     config: BurstConfig
-    containers: Sequence[Container]
+    containers: Sequence[BurstContainer]
     quota: int | None
     burst: int | None
 
@@ -236,7 +236,7 @@ class Bursts:
         self.buckets: dict[str, Bucket] = {}
         self.unchanged: dict[str, str] = {}
 
-    def decide(self, pods: Iterable[Pod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
+    def decide(self, pods: Iterable[BurstPod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
         """Return what is to be written, in order.
 
         Args:
@@ -253,7 +253,7 @@ class Bursts:
             write for pod in listed for write in (*self._bursts(pod), *(self._quotas(pod, pool, now) if scale else ()))
         ]
 
-    def _bursts(self, pod: Pod) -> list[Write]:
+    def _bursts(self, pod: BurstPod) -> list[Write]:
         reason = "cpuBurstStrategy" if pod.config.bursts else "cpuBurstStrategy has it off"
         writes, total = [], 0
         for each in pod.containers:
@@ -269,7 +269,7 @@ class Bursts:
     def _cut(self, burst: int, quota: int | None) -> int:
         return burst if self.above_quota else min(burst, max(quota or 0, 0))
 
-    def _quotas(self, pod: Pod, pool: Pool, now: float) -> list[Write]:
+    def _quotas(self, pod: BurstPod, pool: Pool, now: float) -> list[Write]:
         """Quotas of the containers; the pod's grows before them, and shrinks after them."""
         writes: list[Write] = []
         of_pod = pod.quota
@@ -299,7 +299,7 @@ class Bursts:
             writes += found
         return writes
 
-    def _allows(self, config: BurstConfig, container: Container, now: float) -> bool:
+    def _allows(self, config: BurstConfig, container: BurstContainer, now: float) -> bool:
         if not config.scales or config.quota_seconds < 0:
             return True
         if config.quota_percent < 100:
@@ -311,7 +311,7 @@ class Bursts:
         return bucket.allows(int(used / container.limit * 100), now)
 
 
-def _no_quota(container: Container, base: int) -> str:
+def _no_quota(container: BurstContainer, base: int) -> str:
     """Return why a container has no quota to scale; "" if it has one."""
     if not container.running:
         return "the container does not run"
@@ -396,8 +396,8 @@ class CpuBurst(Strategy):
         """Decide for the pods that share CPUs."""
         hierarchies = round_.parts.executor.hierarchies
         self.bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
-        looked: dict[str, StrategyPod] = {}
-        decided: list[Pod] = []
+        looked: dict[str, Pod] = {}
+        decided: list[BurstPod] = []
         unchanged: dict[str, dict[str, str]] = {}
         self._pool = self.pool(round_)
         for pod in round_.pods:
@@ -412,7 +412,7 @@ class CpuBurst(Strategy):
             if config.scales:
                 round_.cannot(NAME, "no quota grows", round_.sample.no_cpu)
             looked[pod.folder] = pod
-            looked.update((each.cgroup_parent, pod) for each in pod.containers)
+            looked.update((each.folder, pod) for each in pod.containers)
             decided.append(self._pod(round_, pod, config))
         self._looked_once = True
         self._touched &= {each.name for pod in decided for each in pod.containers}
@@ -446,15 +446,15 @@ class CpuBurst(Strategy):
                 used -= _mean_cores(sample.of(pod.folder).milli for sample in self.recent) or 0
         return pool_state(max(used, 0), total, round_.rules[BURST].pool_percent)
 
-    def _pod(self, round_: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
+    def _pod(self, round_: Round[NodeSlo], pod: Pod, config: BurstConfig) -> BurstPod:
         running, specs = _running(pod), {each.get("name", ""): each for each in pod.specs}
         containers = []
         for each in pod.containers:
-            used = round_.sample.of(each.cgroup_parent)
-            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(round_, each.cgroup_parent)
-            one = Container(each.id, each.cgroup_parent, limit, quota, burst, used.milli, used.throttled)
+            used = round_.sample.of(each.folder)
+            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(round_, each.folder)
+            one = BurstContainer(each.id, each.folder, limit, quota, burst, used.milli, used.throttled)
             containers.append(one._replace(running=each.name in running))
-        return Pod(pod.folder, config, containers, *_knobs(round_, pod.folder))
+        return BurstPod(pod.folder, config, containers, *_knobs(round_, pod.folder))
 
 
 def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
@@ -463,7 +463,7 @@ def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 
-def _running(pod: StrategyPod) -> frozenset[str]:
+def _running(pod: Pod) -> frozenset[str]:
     """The containers that are not known to wait."""
     statuses = (pod.manifest.get("status") or {}).get("containerStatuses") or ()
     return frozenset(each.get("name", "") for each in statuses if "waiting" not in (each.get("state") or {}))

@@ -16,7 +16,7 @@ from nri.agent.koordinator.documents import NODE
 from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
 from nri.agent.koordinator.node import NO_RATIO, Node
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import Changes, ContainerContext, Decision, PodContext, Resources
+from nri.agent.model import Changes, Container, Decision, Pod, Resources
 from nri.agent.ownership import Level, Owns
 from nri.kube.cgroup_limits import MIN_QUOTA_US
 
@@ -57,12 +57,12 @@ def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
     return max(math.ceil(quota / ratio), min(quota, least))
 
 
-def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def pod(context: Pod, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a pod's quota; it is known in standalone mode alone."""
     return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
 
 
-def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def container(context: Container, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a container's quota."""
     return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
 
@@ -87,7 +87,7 @@ def _decision(
     return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.ratio, node.quirks)
 
 

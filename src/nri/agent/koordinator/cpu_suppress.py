@@ -23,9 +23,9 @@ from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
 from nri.agent.koordinator.thresholds import DEFAULT_PERCENT, THRESHOLD
-from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.loops.round import Round, folder_subject
 from nri.agent.loops.strategy import Sampled, Strategy
-from nri.agent.model import CPUS, QUOTA
+from nri.agent.model import CPUS, QUOTA, Pod
 from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
@@ -347,8 +347,8 @@ def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
         return
     for application in listed.values():
         context = context_of(application, round_.parts.driver)
-        if context.cgroup_parent:
-            yield context.cgroup_parent.strip("/"), offline_program(application)
+        if context.folder:
+            yield context.folder.strip("/"), offline_program(application)
 
 
 def _used(round_: Round[NodeSlo]) -> Used:
@@ -377,7 +377,7 @@ def _reserved(round_: Round[NodeSlo]) -> int:
     return max(amounts[0] - amounts[1], kept)
 
 
-def _own(pod: StrategyPod, before: frozenset[int]) -> frozenset[int]:
+def _own(pod: Pod, before: frozenset[int]) -> frozenset[int]:
     """The CPUs that the scheduler gave a pod alone; those of before if that cannot be read."""
     try:
         return cpuset.parse(own_cpuset(pod.annotations))

@@ -21,11 +21,11 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import (
     NO_CHANGES,
     Changes,
-    ContainerContext,
+    Container,
     Decision,
     HookError,
-    HostApplicationContext,
-    PodContext,
+    HostApplication,
+    Pod,
 )
 from nri.agent.ownership import Level, Owns
 from nri.api.cpuset import parse as parse_cpus
@@ -121,7 +121,7 @@ def own_cpuset(annotations: Mapping[str, str]) -> str:
 
 
 def container(
-    context: ContainerContext,
+    context: Container,
     rule: CpusetRule | None,
     quirks: Quirks = Quirks.DEFAULT,
     *,
@@ -143,7 +143,7 @@ def container(
 
 
 def container_cpus(
-    context: ContainerContext, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
+    context: Container, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
 ) -> Decision:
     """Decide a container's CPUs."""
     status = _status(context.pod.annotations)
@@ -152,7 +152,7 @@ def container_cpus(
     if rule is None:
         return _NOTHING
     qos = qos_class(context.pod.labels)
-    best_effort = kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT
+    best_effort = kube_class_of(context.folder or context.pod.folder) == BEST_EFFORT
     zones = status.get("numaNodeResources", [])
     given = any(map(_has_cpu, zones))
     if given and qos == BE and batch_pools:
@@ -180,17 +180,17 @@ def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
         return False
 
 
-def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:
+def container_quota(context: Container, *, keep_quota: bool = False) -> Decision:
     """Take a container's quota away if its pod has CPUs of its own: it would only throttle them."""
     return _quota(context.pod.annotations, keep_quota)
 
 
-def pod_quota(context: PodContext, *, keep_quota: bool = False) -> Decision:
+def pod_quota(context: Pod, *, keep_quota: bool = False) -> Decision:
     """Take a pod's quota away if it has CPUs of its own."""
     return _quota(context.annotations, keep_quota)
 
 
-def host_application(context: HostApplicationContext, rule: CpusetRule | None) -> Decision:
+def host_application(context: HostApplication, rule: CpusetRule | None) -> Decision:
     """Give all share pools to an LS program of the host; raises HookError for one of another class."""
     if rule is None:
         return _NOTHING
@@ -226,7 +226,7 @@ def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Ch
     return Changes({"cpuset.cpus": ",".join(cpus)})
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.cpus, node.quirks, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
 
 

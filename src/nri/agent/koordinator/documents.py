@@ -17,7 +17,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.last_good import LastGood
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.config.syntax import parse_json
 from nri.kube.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
 
@@ -348,7 +349,7 @@ class PodAnnotation(Generic[_Value_co]):
         except ValueError as error:
             raise ValueError(f"annotation {self.key}: {error}") from None
 
-    def in_round(self, round_: Round[NodeSlo], pod: StrategyPod) -> _Value_co:
+    def in_round(self, round_: Round[NodeSlo], pod: Pod) -> _Value_co:
         """Return the value of a pod in a round.
 
         An annotation that cannot be read is an error of the round; the last valid one stays in force, else NodeSLO's.

@@ -26,9 +26,9 @@ from nri.agent.koordinator import batch_resource, pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Sampled, Strategy
-from nri.agent.model import CPUS, QUOTA
+from nri.agent.model import CPUS, QUOTA, Pod
 from nri.agent.pods.manifest import active, from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
@@ -574,7 +574,7 @@ def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, in
     return need, f"pods ask for {told}"
 
 
-def _batch_milli(pod: StrategyPod, most: int) -> int:
+def _batch_milli(pod: Pod, most: int) -> int:
     """Thousandths of a CPU that a pod asks for as batch resources, not more than the machine has.
 
     By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;

@@ -14,7 +14,7 @@ from typing import Final
 from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
-from nri.agent.model import Changes, ContainerContext, Decision, HookError, Mount
+from nri.agent.model import Changes, Container, Decision, HookError, Mount
 from nri.agent.ownership import Level, Owns
 from nri.kube.quantity import ceil
 
@@ -26,9 +26,7 @@ LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, no
 LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
 
 
-def container(
-    context: ContainerContext, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False
-) -> Decision:
+def container(context: Container, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False) -> Decision:
     """Decide a container's environment and mounts. Raises HookError if the annotation cannot be read or lacks a share.
 
     Args:
@@ -60,7 +58,7 @@ def container(
     return Decision(seen | Changes(env=limits, mounts=tuple(mounts)), "a share of a GPU, enforced by HAMi-core")
 
 
-def monitor_folder(context: ContainerContext, library: str) -> str:
+def monitor_folder(context: Container, library: str) -> str:
     """The host's folder for one container's usage, to be made empty before the container is."""
     return f"{posixpath.dirname(library)}/containers/{context.pod.uid}_{context.name}"
 

@@ -17,10 +17,8 @@ from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import GroupIdentityRule
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import BVT, Changes, Decision, HookError, HostApplicationContext, KubeQosContext, PodContext, Write
+from nri.agent.model import BVT, Changes, Decision, HookError, HostApplication, KubeQosFolder, Pod, Write
 from nri.agent.ownership import Level, Owns
-from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
 from nri.kube.shapes import Record
 
 NAME: Final = "GroupIdentity"
@@ -71,7 +69,7 @@ def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | No
     return rule
 
 
-def pod(context: PodContext, rule: GroupIdentityRule) -> Decision:
+def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
     """Decide a pod's identity; its annotation counts for LS alone. Raises HookError for one that cannot be read."""
     try:
         own = cpu_qos(context.annotations)
@@ -83,18 +81,18 @@ def pod(context: PodContext, rule: GroupIdentityRule) -> Decision:
             return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches its identity off")
         if "groupIdentity" in own:
             return Decision(Changes({"cpu.bvt": own["groupIdentity"]}), "the pod's annotation gives its identity")
-    kube = kube_class_of(context.cgroup_parent)
+    kube = kube_class_of(context.folder)
     return Decision(Changes({"cpu.bvt": rule.of_pod(qos, kube)}), f"NodeSLO, for {qos or kube} pods")
 
 
-def kube_class(context: KubeQosContext, rule: GroupIdentityRule) -> Decision:
+def kube_class(context: KubeQosFolder, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a kube-QoS folder."""
     return Decision(
         Changes({"cpu.bvt": rule.folders.get(context.kube_class, 0)}), f"NodeSLO, for the {context.kube_class} folder"
     )
 
 
-def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -> Decision:
+def host_application(context: HostApplication, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a host application, by its class."""
     return Decision(
         Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
@@ -110,7 +108,7 @@ def folder_identities(rule: GroupIdentityRule, driver: str = paths.SYSTEMD) -> l
 
 
 def identities(
-    rule: GroupIdentityRule, pods: Iterable[RunningPod], existing: Iterable[str], driver: str = paths.SYSTEMD
+    rule: GroupIdentityRule, pods: Iterable[Pod], existing: Iterable[str], driver: str = paths.SYSTEMD
 ) -> list[Write]:
     """Return all identities.
 
@@ -127,8 +125,7 @@ def identities(
         child: value for parent, value in classes.items() for child in _children(parent, there) if child not in classes
     }
     for pod in pods:
-        labels = (pod.pod.get("metadata") or {}).get("labels") or {}
-        value = rule.of_pod(qos_class(labels), manifest.kube_class(pod.pod))
+        value = rule.of_pod(qos_class(pod.labels), pod.kube_class)
         folder = pod.folder.strip("/")
         dangling.pop(folder, None)
         writes += _with_containers(folder, value, there, "NodeSLO, for the pod's class")

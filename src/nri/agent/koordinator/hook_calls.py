@@ -23,7 +23,7 @@ from nri.agent.hooks import Outcome as Decided
 from nri.agent.koordinator import hook_fields as words
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
-from nri.agent.model import QUOTA, Changes, ContainerContext, PodContext, Resources, Write, pod_writes, writes
+from nri.agent.model import QUOTA, Changes, Container, Pod, Resources, Write, pod_writes, writes
 from nri.agent.parts import Parts
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.errors import NriError
@@ -61,7 +61,7 @@ class _Seen(NamedTuple):
     asked: Resources | None
     quota: int | None
     round: int
-    running: ContainerContext | None = None
+    running: Container | None = None
 
 
 def stages_of(node: Node) -> list[str]:
@@ -80,7 +80,7 @@ class HookCalls:
         self._parts, self._runtime = parts, runtime
         self._lock = threading.Lock()
         self._round = 0
-        self._pods: OrderedDict[str, PodContext] = OrderedDict()
+        self._pods: OrderedDict[str, Pod] = OrderedDict()
         self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._answers: Mapping[str, Callable[[Fields], Fields]] = {
             RUN_POD: self._run,
@@ -104,13 +104,13 @@ class HookCalls:
         with self._lock:
             self._round += 1
             pods, containers = dict(self._pods), [each.running for each in self._containers.values()]
-        running: dict[str, list[PodContext | ContainerContext]] = {uid: [pod] for uid, pod in pods.items()}
+        running: dict[str, list[Pod | Container]] = {uid: [pod] for uid, pod in pods.items()}
         for each in containers:
             if each is not None:
                 running.setdefault(each.pod.uid, []).append(each)
         return sum(map(self._one_again, running.values()))
 
-    def _one_again(self, contexts: Sequence[PodContext | ContainerContext]) -> int:
+    def _one_again(self, contexts: Sequence[Pod | Container]) -> int:
         """Decide again for a pod and its containers; returns how many that are, 0 if it cannot be done."""
         try:
             self._apply_again(contexts)
@@ -119,19 +119,19 @@ class HookCalls:
             return 0
         return len(contexts)
 
-    def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
+    def _apply_again(self, contexts: Iterable[Pod | Container]) -> None:
         decisions, executor = self._parts.decisions, self._parts.executor
-        batch: list[tuple[PodContext | ContainerContext, Write]] = []
+        batch: list[tuple[Pod | Container, Write]] = []
         for context in contexts:
-            outcome = decisions.decide(RUN_POD if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
+            outcome = decisions.decide(RUN_POD if isinstance(context, Pod) else UPDATE, context, TRANSPORT)
             if outcome.failed is not None:
                 continue
             changes, why = outcome.changes, reason_of(outcome)
-            wanted = pod_writes if isinstance(context, PodContext) else writes
-            batch += [(context, write) for write in wanted(context.cgroup_parent, changes, why)]
+            wanted = pod_writes if isinstance(context, Pod) else writes
+            batch += [(context, write) for write in wanted(context.folder, changes, why)]
             if changes.resctrl is not None:
                 decisions.record(context, TRANSPORT, executor.resctrl(changes.resctrl))
-            if isinstance(context, ContainerContext):
+            if isinstance(context, Container):
                 self._tell_clear(context, changes)
         results = executor.write([write for _, write in batch], keep=False)
         for (context, _), result in zip(batch, results, strict=True):
@@ -184,7 +184,7 @@ class HookCalls:
     def _started(self, request: Fields) -> Fields:
         """Now there are processes and folders: do what a creation could not say, and what waited for the pod."""
         container = self._context(request)
-        waited = self._parts.executor.retry(container.pod.cgroup_parent)
+        waited = self._parts.executor.retry(container.pod.folder)
         self._parts.decisions.record(container.pod, TRANSPORT, waited)
         if not _has_id(request):
             return _echo(request)
@@ -209,26 +209,26 @@ class HookCalls:
 
     # --- inside ---
 
-    def _context(self, request: Fields) -> ContainerContext:
+    def _context(self, request: Fields) -> Container:
         folder = tidy(request.get("pod_cgroup_parent") or "")
         driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
         return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
 
-    def _decided(self, stage: str, context: PodContext | ContainerContext) -> Decided:
+    def _decided(self, stage: str, context: Pod | Container) -> Decided:
         outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
         if outcome.failed is not None:
             raise HookRefused(plain(str(outcome.failed)))
         return outcome
 
-    def _mend(self, decided: int, *contexts: PodContext | ContainerContext) -> None:
+    def _mend(self, decided: int, *contexts: Pod | Container) -> None:
         """Decide again for what runs now if rules have changed since: they were applied to what ran before it."""
         if decided != self._round:
             self._one_again(contexts)
 
-    def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
+    def _tell_clear(self, container: Container, changes: Changes) -> None:
         """Clear a running container's CPUs, which an update of the CRI cannot say."""
         if clears_cpus(changes):
-            results = clear_cpus(self._parts.executor, container.cgroup_parent)
+            results = clear_cpus(self._parts.executor, container.folder)
             self._parts.decisions.record(container, TRANSPORT, results)
 
     def _remember(self, memory: OrderedDict[_Key, _Kept], key: _Key, value: _Kept) -> None:
@@ -239,11 +239,11 @@ class HookCalls:
                 memory.popitem(last=False)
 
 
-def _pod(request: Fields) -> PodContext:
+def _pod(request: Fields) -> Pod:
     return words.pod_context({**request, "cgroup_parent": tidy(request.get("cgroup_parent") or "")})
 
 
-def _key(container: ContainerContext) -> tuple[str, str]:
+def _key(container: Container) -> tuple[str, str]:
     return container.pod.uid, container.name
 
 
@@ -252,7 +252,7 @@ def _has_id(request: Fields) -> bool:
     return bool((request.get("container_meta") or {}).get("id"))
 
 
-def _as_asked(container: ContainerContext, seen: _Seen | None) -> ContainerContext:
+def _as_asked(container: Container, seen: _Seen | None) -> Container:
     """The container with the quota that was asked for, where the proxy tells us the one that we had answered."""
     if seen is None or seen.asked is None or container.resources is None or seen.quota is None:
         return container
@@ -270,7 +270,7 @@ def _echo(request: Fields) -> Fields:
     return {name: request[name] for name in names if name in request}
 
 
-def _unsupported(container: ContainerContext, changes: Changes) -> Iterator[Result]:
+def _unsupported(container: Container, changes: Changes) -> Iterator[Result]:
     target = container.name
     for mount in changes.mounts:
         yield Result(target, f"mount {mount.destination}", mount.source, Outcome.UNSUPPORTED, _NO_WORD)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.batch_resource import annotated
-from nri.agent.model import Changes, ContainerContext, PodContext, Resources
+from nri.agent.model import Changes, Container, Pod, Resources
 from nri.agent.transports.messages import container_id
 
 __all__ = ["container_context", "container_response", "pod_context", "pod_response"]
@@ -26,24 +26,24 @@ _FIELDS = {
 }
 
 
-def pod_context(request: Mapping[str, Any]) -> PodContext:
+def pod_context(request: Mapping[str, Any]) -> Pod:
     """Return the context of a PodSandboxHookRequest; the pod's resources are not used."""
     return _pod(request, "labels", "annotations", "cgroup_parent")
 
 
 def container_context(
     request: Mapping[str, Any], runtime: str = "containerd", driver: str = paths.SYSTEMD
-) -> ContainerContext:
+) -> Container:
     """Return the context of a ContainerResourceHookRequest."""
     pod = _pod(request, "pod_labels", "pod_annotations", "pod_cgroup_parent")
     meta = request.get("container_meta") or {}
     number = container_id(meta.get("id", ""), pod.annotations, runtime)
     resources = request.get("container_resources")
-    return ContainerContext(
+    return Container(
         pod=pod,
         id=number,
         name=meta.get("name", ""),
-        cgroup_parent=paths.container_path(pod.cgroup_parent, number, driver),
+        folder=paths.container_path(pod.folder, number, driver),
         env=request.get("container_envs") or {},
         resources=None if resources is None else _resources(resources),
         extended=(pod.extended or {}).get(meta.get("name", "")),
@@ -63,15 +63,15 @@ def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[st
     return answer
 
 
-def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> PodContext:
+def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> Pod:
     meta, given = request.get("pod_meta") or {}, request.get(annotations) or {}
-    return PodContext(
+    return Pod(
         namespace=meta.get("namespace", ""),
         name=meta.get("name", ""),
         uid=meta.get("uid", ""),
         labels=request.get(labels) or {},
         annotations=given,
-        cgroup_parent=request.get(parent) or "",
+        folder=request.get(parent) or "",
         extended=annotated(given),
     )
 

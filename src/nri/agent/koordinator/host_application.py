@@ -10,7 +10,7 @@ from typing import Any
 
 from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
-from nri.agent.model import HostApplicationContext
+from nri.agent.model import HostApplication
 from nri.kube.shapes import Items, Record, Word, fit
 
 #: Folders of host applications that do not say where they are, by class.
@@ -29,10 +29,10 @@ def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
     return {each.get("name", ""): each for each in listed}
 
 
-def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplicationContext:
+def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplication:
     """Return the context of an application of NodeSLO."""
     path = host_application_path(dict(application), driver)
-    return HostApplicationContext(application.get("name", ""), application.get("qos", ""), path)
+    return HostApplication(application.get("name", ""), application.get("qos", ""), path)
 
 
 def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.agent.explain import Subject
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.documents import AUTO, OFF, SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import BATCH_MEMORY, BE, LS, LSE, LSR, SYSTEM
-from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.loops.round import Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Pod, Subject
 from nri.agent.ownership import Level, Owns
 from nri.agent.pods.manifest import from_runtime
 from nri.agent.profile import StrategyRow
@@ -63,7 +63,7 @@ Config = Mapping[str, Any]
 NAME: Final = "CgroupReconcile"
 
 
-class Container(NamedTuple):
+class QosContainer(NamedTuple):
     """A container: its folder, and its request and limit in bytes; 0 is none."""
 
     folder: str
@@ -71,14 +71,14 @@ class Container(NamedTuple):
     limit: int
 
 
-class Pod(NamedTuple):
+class QosPod(NamedTuple):
     """A pod: its folder, its Kubernetes class, its request and limit in bytes, 0 for none, and what holds for it."""
 
     folder: str
     kube_class: str
     config: Config
     request: int
-    containers: Sequence[Container]
+    containers: Sequence[QosContainer]
     limit: int = 0
 
 
@@ -124,7 +124,7 @@ def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Confi
 
 
 def targets(
-    pods: Iterable[Pod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
+    pods: Iterable[QosPod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
 ) -> list[Target]:
     """Return all values.
 
@@ -199,7 +199,7 @@ def _protected(config: Config, request: int) -> dict[str, int]:
     return values
 
 
-def _slowed(config: Config, container: Container, allocatable: int | None) -> dict[str, int]:
+def _slowed(config: Config, container: QosContainer, allocatable: int | None) -> dict[str, int]:
     """`memory.high`, between request and limit, in whole pages, and never below `memory.min`."""
     percent = config.get("throttlingPercent")
     if percent is None:
@@ -251,7 +251,7 @@ class MemoryQos(Strategy):
         pods = []
         for pod in round_.pods:
             subjects[pod.folder] = pod.subject()
-            subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
+            subjects |= {each.folder: pod.subject(each.name) for each in pod.containers}
             pods.append(_pod(round_, pod))
         found = targets(pods, round_.rules[MEMORY], _allocatable(round_), folders)
         if before is None and not self._active and not any(_left(round_, each) for each in found):
@@ -271,12 +271,12 @@ def _left(round_: Round[NodeSlo], target: Target) -> bool:
     return not kubelets and round_.read(target.folder, target.knob) not in (None, target.value)
 
 
-def _pod(round_: Round[NodeSlo], pod: StrategyPod) -> Pod:
+def _pod(round_: Round[NodeSlo], pod: Pod) -> QosPod:
     name = BATCH_MEMORY if pod_class.labelled_be(pod.labels) else "memory"
     names = (name, "memory") if from_runtime(pod.manifest) else (name,)
     containers = [
-        Container(
-            each.cgroup_parent,
+        QosContainer(
+            each.folder,
             max(pod.amount(each.name, "requests", *names), 0),
             max(pod.amount(each.name, "limits", *names), 0),
         )
@@ -287,7 +287,7 @@ def _pod(round_: Round[NodeSlo], pod: StrategyPod) -> Pod:
         next((amount for each in names if (amount := read(pod.manifest, each))), 0)
         for read in (pod_class.request, pod_class.limit)
     )
-    return Pod(pod.folder, pod.kube_class, config, request, containers, limit)
+    return QosPod(pod.folder, pod.kube_class, config, request, containers, limit)
 
 
 def _allocatable(round_: Round[NodeSlo]) -> int | None:

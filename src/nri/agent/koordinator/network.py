@@ -15,10 +15,8 @@ from nri.agent.koordinator.reconcile import switched_on
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, own_minors
 from nri.agent.koordinator.tc_programs import Shaper, default_interface
 from nri.agent.last_good import LastGoodAnnotations
-from nri.agent.model import NET_CLASS, HookError, PodContext, Write
+from nri.agent.model import NET_CLASS, HookError, Pod, Write
 from nri.agent.parts import Parts
-from nri.agent.pods.manifest import RunningPod
-from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
@@ -44,7 +42,7 @@ class NetworkShares:
         self._cleared = False
         self._good = LastGoodAnnotations()
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
         node, document = self._parts.decisions.node, self._parts.store.document(SLO)
         if document is None or not switched_on(node, tc.NAME):
@@ -68,35 +66,34 @@ class NetworkShares:
         return results
 
     def _shape(
-        self, interface: str, classes: tuple[TrafficClass, ...], pods: list[RunningPod], tally: Tally, force: bool
+        self, interface: str, classes: tuple[TrafficClass, ...], pods: list[Pod], tally: Tally, force: bool
     ) -> list[Result]:
         if len(pods) > _MOST_PODS:
             self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
-        shared: list[tuple[PodContext, Traffic]] = []
-        self._good.only({uid_of(pod.pod) for pod in pods})
+        shared: list[tuple[Pod, Traffic]] = []
+        self._good.only({pod.uid for pod in pods})
         priorities = {each.minor: each.priority for each in classes}
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
             try:
-                context = plain_context(pod)
-                if not tc.minor_of(qos_class(context.labels)):
-                    asks = ANNOTATION_NETWORK_QOS in context.annotations
-                    self._parts.decisions.failed(context, TRANSPORT, tc.NAME, _UNCLASSED if asks else "")
+                if not tc.minor_of(qos_class(pod.labels)):
+                    asks = ANNOTATION_NETWORK_QOS in pod.annotations
+                    self._parts.decisions.failed(pod, TRANSPORT, tc.NAME, _UNCLASSED if asks else "")
                     continue
                 wrong: list[HookError] = []
-                traffic = traffic_of(pod, context, wrong.append)
+                traffic = traffic_of(pod, wrong.append)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                tally.failed(key_of(pod.pod), [error])
+                tally.failed(pod.key, [error])
                 continue
             if wrong:
-                traffic = self._as_before(pod, context) or traffic
+                traffic = self._as_before(pod) or traffic
             else:
-                self._good.keep(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
-            tally.failed(key_of(pod.pod), wrong)
-            self._parts.decisions.failed(context, TRANSPORT, tc.NAME, wrong[0].reason if wrong else "")
+                self._good.keep(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
+            tally.failed(pod.key, wrong)
+            self._parts.decisions.failed(pod, TRANSPORT, tc.NAME, wrong[0].reason if wrong else "")
             if traffic.ingress:
-                self._parts.decisions.record(context, TRANSPORT, [_ingress(context, traffic)])
-            shared.append((context, traffic._replace(priority=priorities.get(traffic.minor, 0))))
+                self._parts.decisions.record(pod, TRANSPORT, [_ingress(pod, traffic)])
+            shared.append((pod, traffic._replace(priority=priorities.get(traffic.minor, 0))))
         own = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
         shared = [(context, each._replace(own_minor=own.get(each.uid, 0))) for context, each in shared]
         plan = Plan(
@@ -110,15 +107,15 @@ class NetworkShares:
         self._class_ids(shared, tally, force)
         return results
 
-    def _as_before(self, pod: RunningPod, context: PodContext) -> Traffic | None:
+    def _as_before(self, pod: Pod) -> Traffic | None:
         """The traffic of a pod by its last good annotation; None if there was none."""
-        instead = self._good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
-        return None if instead is None else traffic_of(pod, replace(context, annotations=instead), lambda _: None)
+        instead = self._good.instead(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
+        return None if instead is None else traffic_of(replace(pod, annotations=instead), lambda _: None)
 
-    def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
+    def _class_ids(self, shared: list[tuple[Pod, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
         writes = [
-            Write(context.cgroup_parent, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
+            Write(context.folder, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
             for context, each in shared
         ]
         results = self._parts.executor.write(writes, force=force, keep=False)
@@ -127,20 +124,20 @@ class NetworkShares:
         tally.wrote(results)
 
 
-def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError], None]) -> Traffic:
+def traffic_of(pod: Pod, failed: Callable[[HookError], None]) -> Traffic:
     """The traffic of a pod; an annotation that cannot be read is reported, and limits nothing."""
     limit = ingress = 0
     try:
-        ingress, limit = tc.own_limits(context.annotations)
+        ingress, limit = tc.own_limits(pod.annotations)
     except HookError as error:
         failed(error)
-    minor = tc.minor_of(qos_class(context.labels))
-    return Traffic(context.uid, minor, addresses=_addresses(pod.pod), limit=limit, ingress=ingress)
+    minor = tc.minor_of(qos_class(pod.labels))
+    return Traffic(pod.uid, minor, addresses=_addresses(pod.manifest), limit=limit, ingress=ingress)
 
 
-def _ingress(context: PodContext, traffic: Traffic) -> Result:
+def _ingress(context: Pod, traffic: Traffic) -> Result:
     reason = "what a pod sends is shaped, not what it is sent"
-    return Result(context.cgroup_parent, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
+    return Result(context.folder, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
 
 
 def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
@@ -171,7 +168,7 @@ class Network:
         self._shares = NetworkShares(parts, settings.tc.interface, shaper)
         self._terway, self._good = str(settings.terway.folder), LastGoodAnnotations()
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring classes of the network and terway's files to what NodeSLO and the pods want."""
         listed = list(pods)
         results = self._shares.apply(listed, tally, force=force)

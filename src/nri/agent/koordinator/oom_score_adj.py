@@ -11,7 +11,7 @@ from typing import Final
 from nri.agent.hooks import CREATE, MEND_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
-from nri.agent.model import Changes, ContainerContext, Decision, HookError
+from nri.agent.model import Changes, Container, Decision, HookError
 from nri.agent.ownership import Level, Owns
 from nri.kube.shapes import Table
 
@@ -21,7 +21,7 @@ ANNOTATION_OOM_SCORE: Final = "koordinator.sh/oom-score-adj"
 ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
 
 
-def container(context: ContainerContext) -> Decision:
+def container(context: Container) -> Decision:
     """Decide a container's value. Raises HookError for one that cannot be read or is out of range."""
     if context.sandbox:
         return Decision()
@@ -54,7 +54,7 @@ def wanted(annotations: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _at_creation(context: ContainerContext, node: Node) -> Decision:
+def _at_creation(context: Container, node: Node) -> Decision:
     return container(context) if node.quirks.oom_score_at_creation else Decision()
 
 

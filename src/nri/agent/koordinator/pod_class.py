@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from nri.agent.cgroup_paths import BEST_EFFORT, GUARANTEED
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.model import PodManifest
 from nri.agent.pods.manifest import kube_class
 from nri.config.syntax import parse_json
 from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
@@ -74,35 +75,33 @@ _CRITICAL: Final = 2_000_000_000
 _CRITICAL_NAMES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _SYSTEM_NAMESPACE: Final = "kube-system"
 
-_Pod = Mapping[str, Any]
-
 
 def labelled_be(labels: Mapping[str, str]) -> bool:
     """Whether a pod's label says BE."""
     return labels.get(LABEL_QOS) == BE
 
 
-def kubernetes_best_effort(pod: _Pod) -> bool:
+def kubernetes_best_effort(pod: PodManifest) -> bool:
     """Whether Kubernetes counts a pod as best-effort."""
     return kube_class(pod) == BEST_EFFORT
 
 
-def offline(pod: _Pod) -> bool:
+def offline(pod: PodManifest) -> bool:
     """Whether a pod yields CPU to others: by its label, or because it asked Kubernetes for nothing."""
     return labelled_be(_labels(pod)) or kubernetes_best_effort(pod)
 
 
-def cpu_burstable(pod: _Pod) -> bool:
+def cpu_burstable(pod: PodManifest) -> bool:
     """Whether a pod shares its CPUs, and may run ahead of its quota: all but LSE, LSR and BE."""
     return qos_class(_labels(pod)) not in (LSE, LSR, BE)
 
 
-def default_qos(pod: _Pod) -> str:
+def default_qos(pod: PodManifest) -> str:
     """Return a pod's QoS class: of its label, else the one that goes with its Kubernetes class."""
     return qos_class(_labels(pod)) or {BEST_EFFORT: BE, GUARANTEED: LSR}.get(kube_class(pod), LS)
 
 
-def priority_class(pod: _Pod) -> str:
+def priority_class(pod: PodManifest) -> str:
     """Return a pod's priority class: of its label, else by the range of its priority, else by its QoS class."""
     label = _labels(pod).get(LABEL_PRIORITY_CLASS)
     if label is not None:
@@ -116,28 +115,28 @@ def priority_class(pod: _Pod) -> str:
     return BATCH if default_qos(pod) == BE else PROD
 
 
-def priority(pod: _Pod) -> int:
+def priority(pod: PodManifest) -> int:
     """Return a pod's priority; that of its class if it has none, or 0."""
     return spec_priority(pod) or _DEFAULTS[priority_class(pod)]
 
 
-def label_priority(pod: _Pod) -> int:
+def label_priority(pod: PodManifest) -> int:
     """Return the priority within the class, from the pod's label; `priority` where that says none."""
     found = whole(_labels(pod).get(LABEL_PRIORITY), INT64)
     return priority(pod) if found is None else found
 
 
-def eviction_priority(pod: _Pod) -> int:
+def eviction_priority(pod: PodManifest) -> int:
     """Return the order among pods that are evicted, from the pod's annotation; 0 where that says none."""
     return whole(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
 
 
-def evictable_label(pod: _Pod) -> bool:
+def evictable_label(pod: PodManifest) -> bool:
     """Whether a pod's label allows that it is evicted by the features that ask for that."""
     return _labels(pod).get(LABEL_EVICTABLE) == "true"
 
 
-def policy_allows(pod: _Pod, feature: str) -> bool:
+def policy_allows(pod: PodManifest, feature: str) -> bool:
     """Whether a pod's annotation names a feature among those that may evict it, or there is none."""
     text = _annotations(pod).get(ANNOTATION_EVICTION_POLICY)
     if text is None:
@@ -151,7 +150,7 @@ def policy_allows(pod: _Pod, feature: str) -> bool:
     )
 
 
-def never_evicted(pod: _Pod) -> str:
+def never_evicted(pod: PodManifest) -> str:
     """Return why nothing may evict a pod, whoever asks; "" if it may be evicted."""
     meta, spec, given = pod.get("metadata") or {}, pod.get("spec") or {}, _annotations(pod)
     number = spec_priority(pod)
@@ -166,12 +165,12 @@ def never_evicted(pod: _Pod) -> str:
     return ""
 
 
-def resource_name(pod: _Pod, kind: str) -> str:
+def resource_name(pod: PodManifest, kind: str) -> str:
     """Return the name of the resource `cpu` or `memory` that pods of this one's priority class ask for."""
     return _RESOURCES.get((priority_class(pod), kind), kind)
 
 
-def request(pod: _Pod, name: str) -> int:
+def request(pod: PodManifest, name: str) -> int:
     """Return how much a pod requests of a resource: thousandths of `cpu`, else whole units; 0 for none.
 
     Of CPU and memory the request that the scheduler counts. Of batch and mid resources the sum of what runs at the same
@@ -184,7 +183,7 @@ def request(pod: _Pod, name: str) -> int:
     return sum(max(amount, 0) for amount in _concurrent(spec, "requests", name))
 
 
-def limit(pod: _Pod, name: str) -> int:
+def limit(pod: PodManifest, name: str) -> int:
     """Return the limit of a pod in whole units of a resource, as `request` counts; 0 for none.
 
     Of batch and mid resources a pod has none as soon as one container has none.
@@ -201,20 +200,20 @@ def _concurrent(spec: Mapping[str, Any], part: Part, name: str) -> Iterator[int]
         yield ceil(container_amounts(container, part).get(name, Fraction(0)))
 
 
-def _labels(pod: _Pod) -> Mapping[str, str]:
+def _labels(pod: PodManifest) -> Mapping[str, str]:
     return _texts(pod, "labels")
 
 
-def _annotations(pod: _Pod) -> Mapping[str, str]:
+def _annotations(pod: PodManifest) -> Mapping[str, str]:
     return _texts(pod, "annotations")
 
 
-def _texts(pod: _Pod, part: str) -> Mapping[str, str]:
+def _texts(pod: PodManifest, part: str) -> Mapping[str, str]:
     given = (pod.get("metadata") or {}).get(part)
     return {key: text for key, text in given.items() if isinstance(text, str)} if isinstance(given, dict) else {}
 
 
-def spec_priority(pod: _Pod) -> int | None:
+def spec_priority(pod: PodManifest) -> int | None:
     """Return the priority that a pod's spec says; None if it is not known."""
     number = (pod.get("spec") or {}).get("priority")
     return number if isinstance(number, int) and not isinstance(number, bool) else None

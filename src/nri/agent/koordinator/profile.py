@@ -41,7 +41,7 @@ from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
 from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
 from nri.agent.koordinator.unread import unread, unread_annotations
-from nri.agent.model import HookError, HostApplicationContext, PodContext
+from nri.agent.model import HookError, HostApplication, Pod
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
 from nri.kube.shapes import Record, Table, fit
 
@@ -160,7 +160,7 @@ KINDS: Final = {
 }
 
 
-def programs(documents: Documents, driver: str) -> Iterator[HostApplicationContext]:
+def programs(documents: Documents, driver: str) -> Iterator[HostApplication]:
     """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
     spec = (documents(SLO) or {}).get("spec") or {}
     try:
@@ -171,7 +171,7 @@ def programs(documents: Documents, driver: str) -> Iterator[HostApplicationConte
         yield context_of(application, driver)
 
 
-def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) -> dict[str, str]:
+def _unreadable(context: Pod, node: Node, strategies: Collection[str]) -> dict[str, str]:
     """Say what is wrong with annotations that no stage of a hook would meet on this machine, by their reader.
 
     Args:

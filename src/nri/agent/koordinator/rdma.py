@@ -13,7 +13,7 @@ from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.agent.koordinator.node import Devices
-from nri.agent.model import Changes, ContainerContext, Decision, Device, HookError
+from nri.agent.model import Changes, Container, Decision, Device, HookError
 from nri.agent.ownership import Level, Owns
 
 NAME: Final = "RDMADeviceInject"
@@ -21,7 +21,7 @@ _FOLDER: Final = "/dev/infiniband"
 _MODE: Final = 0o666
 
 
-def container(context: ContainerContext, devices: Devices) -> Decision:
+def container(context: Container, devices: Devices) -> Decision:
     """Decide a container's devices. Raises HookError if the annotation cannot be read or a device is missing."""
     try:
         allocated = pod_annotations.device_allocations(context.pod.annotations, "rdma")

@@ -17,12 +17,9 @@ from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.group_identity import identities
 from nri.agent.koordinator.names import SYSTEM, qos_class
 from nri.agent.koordinator.node import Node
-from nri.agent.model import BVT, ContainerContext
+from nri.agent.model import BVT, Container, Pod
 from nri.agent.model import Resctrl as Change
 from nri.agent.parts import Parts
-from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
-from nri.agent.pods.running import key_of, plain_context
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.writing.cookie_groups import Membership
 from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
@@ -74,7 +71,7 @@ class Reconcile:
         self._parts.observer.wrote(results)
         tally.wrote(results)
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
+    def begin(self, pods: Sequence[Pod]) -> None:
         """Learn once which cookies containers have, from before this agent began: they may have to go."""
         node = self._node
         if self._learned or not node.core.known or not switched_on(node, core_sched.NAME):
@@ -82,14 +79,14 @@ class Reconcile:
         self._learned = self._cookies = True
         for pod in pods:
             try:
-                for context in (pod.sandbox(), *pod.main_containers()):
-                    pids = self._parts.executor.processes(context.cgroup_parent)
+                for context in (*([] if pod.sandbox is None else [pod.sandbox]), *pod.main_containers):
+                    pids = self._parts.executor.processes(context.folder)
                     wanted = _membership(pod, context, node)
                     self._parts.executor.cookies.learn(wanted, f"{context.pod.uid}/{context.id}", pids)
             except Exception:  # noqa: BLE001  the round tells what is wrong with it
-                _log.debug("cookies of a pod could not be looked at: %r", key_of(pod.pod), exc_info=True)
+                _log.debug("cookies of a pod could not be looked at: %r", pod.key, exc_info=True)
 
-    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
+    def container(self, pod: Pod, context: Container) -> list[Result]:
         """Give a container its group's cookie, or take it away."""
         node = self._node
         rule = node.core
@@ -101,9 +98,9 @@ class Reconcile:
             return []
         forget = node.quirks.moved_processes_forgotten
         key = f"{context.pod.uid}/{context.id}"
-        return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)
+        return self._parts.executor.core_sched(wanted, key, context.folder, forget_moved=forget)
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
         """Remove resctrl groups that no pod asks for any more, and write identities again if NodeSLO has changed."""
         self._remove_stale(pods, tally)
         if SLO in kinds:
@@ -114,7 +111,7 @@ class Reconcile:
         node: Node = self._parts.decisions.node
         return node
 
-    def _remove_stale(self, pods: Iterable[RunningPod], tally: Tally) -> None:
+    def _remove_stale(self, pods: Iterable[Pod], tally: Tally) -> None:
         """Remove the groups of pods that are not among these, or do not ask for one."""
         node = self._node
         if node.cache is None or not switched_on(node, resctrl.NAME):
@@ -122,11 +119,11 @@ class Reconcile:
         present = [each for each in Resctrl(self._parts.root).groups() if each.startswith(resctrl.PREFIX)]
         if not present:
             return
-        for group in resctrl.stale(present, map(plain_context, pods)):
+        for group in resctrl.stale(present, pods):
             tally.items += 1
             tally.wrote(self._parts.executor.resctrl(Change(group, remove=True)))
 
-    def _all_identities(self, pods: Iterable[RunningPod], tally: Tally) -> None:
+    def _all_identities(self, pods: Iterable[Pod], tally: Tally) -> None:
         """Write the identities of all folders that have one, listed or not."""
         parts, node = self._parts, self._node
         rule = group_identity.in_effect(
@@ -156,8 +153,8 @@ def switched_on(node: Node, hook: str) -> bool:
     return node.gates is not None and hook in node.gates
 
 
-def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> Membership:
+def _membership(pod: Pod, context: Container, node: Node) -> Membership:
     """A container's group; those of SYSTEM pods, such as this agent, keep everybody's cookie."""
-    pod_class, labels = manifest.kube_class(pod.pod), context.pod.labels
+    pod_class, labels = pod.kube_class, context.pod.labels
     found = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
     return found._replace(enabled=found.enabled and qos_class(labels) != SYSTEM)

@@ -24,7 +24,7 @@ from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
-from nri.agent.model import Changes, ContainerContext, Decision, HookError, PodContext, Resctrl
+from nri.agent.model import Changes, Container, Decision, HookError, Pod, Resctrl
 from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
@@ -101,7 +101,7 @@ def cache_mask(ways: int, start: int, end: int) -> int:
     return (1 << -(-count * end // 100)) - (1 << -(-count * start // 100))
 
 
-def pod(context: PodContext, cache: Cache) -> Decision:
+def pod(context: Pod, cache: Cache) -> Decision:
     """Decide a pod's group. Raises HookError for an annotation that cannot be read."""
     try:
         wanted = shares(context.annotations)
@@ -114,7 +114,7 @@ def pod(context: PodContext, cache: Cache) -> Decision:
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, text)), "the pod's annotation")
 
 
-def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def container(context: Container, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a container's RDT class: the pod's group, if the annotation can be read, for else there is no group."""
     if ANNOTATION_RESCTRL not in context.pod.annotations:
         return Decision()
@@ -126,14 +126,14 @@ def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Dec
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of its pod")
 
 
-def removal(context: PodContext) -> Decision:
+def removal(context: Pod) -> Decision:
     """Take the group of a removed pod away."""
     if ANNOTATION_RESCTRL not in context.annotations:
         return Decision()
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "its pod is removed")
 
 
-def stale(groups: Iterable[str], pods: Iterable[PodContext]) -> list[str]:
+def stale(groups: Iterable[str], pods: Iterable[Pod]) -> list[str]:
     """Return the groups of this agent whose pods are gone, or no longer ask for one."""
     wanted = {PREFIX + pod.uid for pod in pods if ANNOTATION_RESCTRL in pod.annotations}
     return sorted(group for group in groups if group.startswith(PREFIX) and group not in wanted)
@@ -175,11 +175,11 @@ def shares(annotations: Mapping[str, str]) -> dict[str, Any] | None:
     return found
 
 
-def _decide_pod(context: PodContext, node: Node) -> Decision:
+def _decide_pod(context: Pod, node: Node) -> Decision:
     return Decision() if node.cache is None else pod(context, node.cache)
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return Decision() if node.cache is None else container(context, node.quirks)
 
 
@@ -277,7 +277,7 @@ class ClassResctrl(Strategy):
         for pod in round_.pods:
             if group_of(pod_class.default_qos(pod.manifest)) == group and ANNOTATION_RESCTRL not in pod.annotations:
                 for each in pod.containers:
-                    found += round_.parts.executor.threads(each.cgroup_parent)
+                    found += round_.parts.executor.threads(each.folder)
         return tuple(found)
 
 

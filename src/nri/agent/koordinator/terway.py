@@ -31,12 +31,9 @@ from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.reconcile import switched_on
 from nri.agent.last_good import LastGoodAnnotations
-from nri.agent.model import HookError, PodContext
+from nri.agent.model import HookError, Pod
 from nri.agent.ownership import Level, Owns
 from nri.agent.parts import Parts
-from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
-from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.files import write_in
@@ -98,9 +95,7 @@ def node_text(bandwidths: Bandwidths) -> str:
     )
 
 
-def pods_text(
-    pods: Iterable[tuple[PodContext, str]], quirks: Quirks = Quirks.DEFAULT
-) -> tuple[str, dict[str, HookError]]:
+def pods_text(pods: Iterable[tuple[Pod, str]], quirks: Quirks = Quirks.DEFAULT) -> tuple[str, dict[str, HookError]]:
     """Return the pods' file, and what could not be read, by uid: such a pod is left out and the others stay.
 
     Args:
@@ -120,7 +115,7 @@ def pods_text(
             "podNamespace": pod.namespace,
             "podUID": pod.uid,
             "prio": priority(pod.labels, kube_class),
-            "cgroupDir": f"/sys/fs/cgroup/net_cls/{pod.cgroup_parent.strip('/')}",
+            "cgroupDir": f"/sys/fs/cgroup/net_cls/{pod.folder.strip('/')}",
             "qosConfig": {"ingressBandwidth": limits.ingress, "egressBandwidth": limits.egress},
         }
     return json.dumps(dict(sorted(entries.items())), separators=(",", ":"), ensure_ascii=False), errors
@@ -151,9 +146,7 @@ def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
     return bits % (1 << 64) // 8
 
 
-def apply(
-    parts: Parts, folder: str, pods: Iterable[RunningPod], tally: Tally, good: LastGoodAnnotations
-) -> list[Result]:
+def apply(parts: Parts, folder: str, pods: Iterable[Pod], tally: Tally, good: LastGoodAnnotations) -> list[Result]:
     """Write or remove the files.
 
     Args:
@@ -169,7 +162,7 @@ def apply(
     spec = document.get("spec")
     results: list[Result]
     if is_chosen(spec):
-        listed = [(plain_context(pod), manifest.kube_class(pod.pod)) for pod in pods]
+        listed = [(pod, pod.kube_class) for pod in pods]
         tally.items += len(listed)
         good.only({context.uid for context, _ in listed})
         text, errors = pods_text(listed, node.quirks)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from nri.agent.pods import PodSource
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.nri import NriPods
-from nri.agent.pods.running import key_of, uid_of
 from nri.agent.settings.values import AgentSettings
 from nri.errors import NriError, RpcError
 from nri.ttrpc.codes import Code

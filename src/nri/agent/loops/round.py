@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.cgroup_paths import BEST_EFFORT
-from nri.agent.explain import Subject
 from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.samples import Sample
-from nri.agent.model import ContainerContext, HostApplicationContext, Resctrl
+from nri.agent.model import HostApplication, Pod, Resctrl, Subject
 from nri.agent.parts import Parts
-from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
-from nri.agent.pods.running import key_of, plain_context, started_of, uid_of
 from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
 from nri.host.usage import CgroupUsage
-from nri.kube.quantity import capped, ceil
 
-__all__ = ["Evictions", "KnobValue", "Round", "StrategyPod", "folder_subject"]
+__all__ = ["Evictions", "KnobValue", "Pod", "Round", "folder_subject"]
 
 _MOST_CONTAINERS: Final = 256
 _Rules = TypeVar("_Rules")
@@ -55,52 +49,9 @@ class KnobValue(NamedTuple):
 class Evictions(Protocol):
     """Makes pods go, and records it."""
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
+    def evict(self, pod: Pod, loop: str, reason: str) -> str:
         """Ask for a pod to go; return "" if that is under way, else why not."""
         ...
-
-
-class StrategyPod:
-    """A running pod as strategies see it."""
-
-    def __init__(self, running: RunningPod) -> None:
-        self.running = running
-        self.manifest = running.pod
-        self.folder = running.folder
-        self.uid, self.key = uid_of(running.pod), key_of(running.pod)
-        self.started = started_of(running.pod)
-        context = plain_context(running)
-        self.labels, self.annotations = context.labels, context.annotations
-        self.kube_class = manifest.kube_class(running.pod)
-        spec = running.pod.get("spec") or {}
-        self.specs: list[Mapping[str, Any]] = list(spec.get("containers") or ())[:_MOST_CONTAINERS]
-
-    @cached_property
-    def containers(self) -> list[ContainerContext]:
-        """Its containers that have a folder, without the pause container; none in a virtual machine."""
-        if manifest.ignored(self.manifest):
-            return []
-        found = (self.running.container(each.get("name", "")) for each in self.specs)
-        return [each for each in found if each.cgroup_parent]
-
-    def amount(self, container: str, part: str, *names: str) -> int:
-        """Return the amount of the first resource that it asks for by one of these names, rounded up; -1 if of none.
-
-        Args:
-            container: its name.
-            part: `requests` or `limits`.
-            names: of resources.
-        """
-        for spec in self.specs:
-            if spec.get("name") == container:
-                asked = (spec.get("resources") or {}).get(part) or {}
-                return next((ceil(capped(asked[name])) for name in names if name in asked), -1)
-        return -1
-
-    def subject(self, container: str = "") -> Subject:
-        """By which it is found in `explain`."""
-        namespace, _, name = self.key.partition("/")
-        return Subject(self.uid, namespace, name, container)
 
 
 @dataclass(slots=True)
@@ -126,7 +77,7 @@ class Round(Generic[_Rules]):
 
     parts: Parts
     rules: _Rules
-    pods: list[StrategyPod]
+    pods: list[Pod]
     sample: Sample
     topology: Topology
     values: list[KnobValue] = field(default_factory=list)
@@ -145,13 +96,13 @@ class Round(Generic[_Rules]):
         return paths.kube_class_path(BEST_EFFORT, self.parts.driver)
 
     @property
-    def programs(self) -> list[HostApplicationContext]:
+    def programs(self) -> list[HostApplication]:
         """The programs of the host that documents list, with folders of their own; none if they cannot be read."""
         try:
             listed = list(self.parts.profile.programs(self.parts.store.document, self.parts.driver))
         except ValueError:
             return []
-        return [replace(each, cgroup_parent=each.cgroup_parent.strip("/")) for each in listed if each.cgroup_parent]
+        return [replace(each, folder=each.folder.strip("/")) for each in listed if each.folder]
 
     def read(self, folder: str, knob: str) -> Value | None:
         """The value of a knob now; None if it cannot be known."""
@@ -168,7 +119,7 @@ class Round(Generic[_Rules]):
         except (OSError, ValueError):
             return None
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> bool:
+    def evict(self, pod: Pod, loop: str, reason: str) -> bool:
         """Ask for a pod to go; return whether that is under way."""
         refused = "nothing evicts here" if self.evictions is None else self.evictions.evict(pod, loop, reason)
         if refused:

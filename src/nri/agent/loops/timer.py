@@ -16,16 +16,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nri.agent.executor import ValueWriter
-from nri.agent.explain import PREVIEW, Subject
+from nri.agent.explain import PREVIEW
 from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
-from nri.agent.loops.round import KnobValue, Round, StrategyPod
+from nri.agent.loops.round import KnobValue, Round
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Rules, Sampled, Strategy
-from nri.agent.model import Write
+from nri.agent.model import Pod, PodManifest, Subject, Write
 from nri.agent.parts import Parts
-from nri.agent.pods.running import key_of, running
-from nri.agent.pods.source import Pod
+from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
@@ -108,8 +107,8 @@ class Loops:
         self._regroup()
         self._preview = frozenset(settings.preview)
         #: The pods of the last round as their source has them, and as strategies see them; and what is wrong with some.
-        self._listed: list[Pod] = []
-        self._seen: tuple[list[StrategyPod], list[str]] = [], []
+        self._listed: list[PodManifest] = []
+        self._seen: tuple[list[Pod], list[str]] = [], []
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
         self._good = LastGoodAnnotations()
@@ -238,7 +237,7 @@ class Loops:
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
-    def _group_round(self, group: _Group, pods: list[StrategyPod], senseless: list[str]) -> None:
+    def _group_round(self, group: _Group, pods: list[Pod], senseless: list[str]) -> None:
         active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
         # One that has just been switched off has its last round, in which it takes back what it has set.
         last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
@@ -293,7 +292,7 @@ class Loops:
                 _log.warning("%s: %s; what it said last of that is in force", self._rules.kind, plain(text, 400))
         self._unreadable = errors
 
-    def _pods(self) -> tuple[list[StrategyPod], list[str]]:
+    def _pods(self) -> tuple[list[Pod], list[str]]:
         """The pods that run; one of which the resources cannot be read is left out, and told.
 
         They are put together again only if the source has other objects than the last time: that is dear.
@@ -307,19 +306,18 @@ class Loops:
         def failed(key: str, error: Exception) -> None:
             senseless.append(f"{key}: {error}")
 
-        found: list[StrategyPod] = []
+        found: list[Pod] = []
         for each in running(listed, parts.executor.hierarchies, parts.driver, failed):
-            try:
-                each.context()
-                found.append(StrategyPod(each))
-            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                failed(key_of(each.pod), error)
+            if each.problem is None:
+                found.append(each)
+            else:
+                failed(each.key, each.problem)
         if excess:
             senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MOST_PODS} pods at most")
         self._listed, self._seen = listed, (found, senseless)
         return self._seen
 
-    def _made(self, group: _Group, pods: list[StrategyPod], loops: list[Strategy]) -> Round[Any]:
+    def _made(self, group: _Group, pods: list[Pod], loops: list[Strategy]) -> Round[Any]:
         parts, topology = self._parts, self._topology()
         empty = Sample(0.0, len(topology.cpus), None, None, None, {})
         made = Round(parts, self._rules, pods, empty, topology, evictions=self, good=self._good)
@@ -329,11 +327,11 @@ class Loops:
         if Sampled.PODS in samples:
             folders += [pod.folder for pod in pods]
         if Sampled.PROGRAMS in samples:
-            folders += [program.cgroup_parent for program in made.programs]
+            folders += [program.folder for program in made.programs]
         if Sampled.BEST_EFFORT in samples:
             folders.append(made.best_effort_folder)
         if Sampled.CONTAINERS in samples:
-            folders += [each.cgroup_parent for pod in pods for each in pod.containers]
+            folders += [each.folder for pod in pods for each in pod.containers]
         made.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return made
 
@@ -418,7 +416,7 @@ class Loops:
         self._spared = {key: why for key, why in (self._spared | made.spared).items() if key[0].key in here}
         self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in here}
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
+    def evict(self, pod: Pod, loop: str, reason: str) -> str:
         """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
         if loop in self._preview:
             self._parts.history.decided(pod.subject(), PREVIEW, self.name, [("eviction", "would be", loop, reason)])
@@ -444,7 +442,7 @@ def _write_of(given: KnobValue) -> Write:
     return Write(given.folder, given.knob, given.value, f"{given.loop}: {given.reason}", given.devices)
 
 
-def _readable(pod: StrategyPod, senseless: list[str]) -> bool:
+def _readable(pod: Pod, senseless: list[str]) -> bool:
     """Whether the containers of a pod can be read; one pod that makes no sense must not cost the others their round."""
     try:
         return pod.containers is not None
@@ -453,6 +451,6 @@ def _readable(pod: StrategyPod, senseless: list[str]) -> bool:
         return False
 
 
-def _asked_by(loop: Strategy, pods: list[StrategyPod]) -> bool:
+def _asked_by(loop: Strategy, pods: list[Pod]) -> bool:
     """Whether a pod asks for what this strategy does, whatever the rules say."""
     return bool(loop.key) and any(loop.key in pod.annotations for pod in pods)

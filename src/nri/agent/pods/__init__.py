@@ -4,6 +4,6 @@ Every source is a `PodSource`. Next: `nri.agent.pods.source`, the protocol and w
 each of them.
 """
 
-from nri.agent.pods.source import Pod, PodSource
+from nri.agent.pods.source import PodSource
 
-__all__ = ["Pod", "PodSource"]
+__all__ = ["PodSource"]

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nri.agent.model import PodManifest
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.pods.source import Known, KnownPods, Pod, start_time
+from nri.agent.pods.source import Known, KnownPods, start_time
 from nri.agent.pods.verbose_info import ContainerInfo, PodInfo, container_info, pod_info
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
@@ -94,7 +95,7 @@ class CriPods(KnownPods):
         if client is not None:
             client.close()
 
-    def _pods(self, client: CriClient) -> list[Pod]:
+    def _pods(self, client: CriClient) -> list[PodManifest]:
         ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY))
         sandboxes = client.call("ListPodSandbox", pb.ListPodSandboxRequest(filter=ready)).items
         containers = client.call("ListContainers", pb.ListContainersRequest()).containers
@@ -131,7 +132,7 @@ class CriPods(KnownPods):
             ),
         )
 
-    def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> Pod:
+    def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> PodManifest:
         """One pod as the API would have it, as far as it is known."""
         words = self._pod_words.get(sandbox.id) or PodInfo()
         of_containers = {one.id: self._container_words.get(one.id) or ContainerInfo() for one in running}
@@ -156,7 +157,7 @@ class CriPods(KnownPods):
             ],
         }
         pod = {"metadata": _metadata(sandbox), "spec": spec, "status": status}
-        return pod | ({"cgroupParent": words.cgroup_parent} if words.cgroup_parent else {})
+        return pod | ({"cgroupParent": words.folder} if words.folder else {})
 
 
 def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:

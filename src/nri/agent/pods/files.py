@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker

@@ -1,25 +1,22 @@
-"""Contexts from pods as Kubernetes lists them (dicts of the API's JSON), for standalone mode.
-
-The folder of a pod comes with it, because the kubelet's driver decides it. Next: `nri.agent.transports.messages`.
-"""
+"""Pods as Kubernetes lists them (the API's JSON), read as pods of the agent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from nri.agent import cgroup_paths as paths
-from nri.agent.model import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.kube import cgroup_limits as formulas
-from nri.kube import kubelet, pod_resources
+from nri.agent import cgroup_paths
+from nri.agent.model import Container, ExtendedResources, Pod, PodManifest, Resources
+from nri.kube import cgroup_limits, kubelet, pod_resources
 
 #: Its containers have no cgroups on the host.
 _VIRTUAL_MACHINE = "kata"
 
 
-def kube_class(pod: Mapping[str, Any]) -> str:
+def kube_class(pod: PodManifest) -> str:
     """Return the Kubernetes QoS class of a pod, as its status has it, else as its containers make it."""
     told: str = (pod.get("status") or {}).get("qosClass") or ""
     if told:
@@ -30,98 +27,135 @@ def kube_class(pod: Mapping[str, Any]) -> str:
     return kubelet.qos_class(kubelet.PodResources([kubelet.ContainerResources(_flat(each)) for each in every], own))
 
 
-def active(pod: Mapping[str, Any]) -> bool:
+def active(pod: PodManifest) -> bool:
     """Whether a pod runs, or is about to."""
     return (pod.get("status") or {}).get("phase") in ("Running", "Pending")
 
 
-def ignored(pod: Mapping[str, Any]) -> bool:
+def ignored(pod: PodManifest) -> bool:
     """Whether a pod's containers have no cgroups on this host."""
     return (pod.get("spec") or {}).get("runtimeClassName") == _VIRTUAL_MACHINE
 
 
-def from_runtime(pod: Mapping[str, Any]) -> bool:
+def from_runtime(pod: PodManifest) -> bool:
     """Whether a runtime described the pod, which does not know of resources that Kubernetes does not enforce."""
     return bool(pod.get("cgroupParent"))
 
 
-def pod_context(pod: Mapping[str, Any], folder: str, tasks: Mapping[str, tuple[int, ...]] | None = None) -> PodContext:
-    """Return the context of a pod."""
-    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    asked = ((each.get("name", ""), extended_of(each)) for each in pod_resources.concurrent_containers(spec))
-    own = {name: extended for name, extended in asked if extended is not None}
-    return PodContext(
-        namespace=meta.get("namespace", ""),
-        name=meta.get("name", ""),
-        uid=meta.get("uid", ""),
-        labels=meta.get("labels") or {},
-        annotations=meta.get("annotations") or {},
-        cgroup_parent=folder,
+def listed_pod(pod: PodManifest, folder: str, sandbox_id: str = "", driver: str = cgroup_paths.SYSTEMD) -> Pod:
+    """Return a pod of the API with its containers.
+
+    It never raises for what cannot be read of resources and containers: `problem` has the error then, so that names,
+    labels and annotations can still be used.
+    """
+    meta = pod.get("metadata") or {}
+    named = Pod(
+        namespace=str(meta.get("namespace", "")),
+        name=str(meta.get("name", "")),
+        uid=uid_of(pod),
+        labels=_texts(meta.get("labels")),
+        annotations=_texts(meta.get("annotations")),
+        folder=folder,
+        started=started_of(pod),
+        manifest=pod,
+        driver=driver,
+    )
+    try:
+        named = replace(named, kube_class=kube_class(pod))
+        return _with_containers(_with_resources(named), sandbox_id)
+    except Exception as error:  # noqa: BLE001  the manifest is foreign; one bad pod must not stop the others
+        return replace(named, problem=error)
+
+
+def _with_resources(pod: Pod) -> Pod:
+    spec = pod.manifest.get("spec") or {}
+    amounts = ((c.get("name", ""), extended_of(c)) for c in pod_resources.concurrent_containers(spec))
+    extended = {name: amount for name, amount in amounts if amount is not None}
+    return replace(
+        pod,
         resources=_pod_resources(spec),
-        extended=own or None,
-        tasks=tasks or {},
+        extended=extended or None,
         host_network=bool(spec.get("hostNetwork")),
     )
 
 
-def container_context(
-    pod: Mapping[str, Any], folder: str, name: str, driver: str = paths.SYSTEMD, of_pod: PodContext | None = None
-) -> ContainerContext:
-    """Return the context of a container by its name; one without an id yet has no folder.
-
-    `of_pod` is the pod's own context, for callers that have it already: it takes a look at all containers.
-    """
-    context = of_pod or pod_context(pod, folder)
-    status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    found = _named(status.get("containerStatuses"), name)
-    specs = "initContainers" if found is None else "containers"
-    number = (found or _named(status.get("initContainerStatuses"), name) or {}).get("containerID", "")
-    if not number:
-        return ContainerContext(context, name=name)
-    own = _named(spec.get(specs), name)
-    told = (pod.get("cgroups") or {}).get(name)  # which the API does not have, and a source may
-    return ContainerContext(
-        pod=context,
-        id=number,
-        name=name,
-        cgroup_parent=told or paths.container_path(folder, number, driver),
-        env={each.get("name", ""): each.get("value", "") for each in (own or {}).get("env") or ()},
-        resources=None if own is None else container_resources(own),
-        extended=extended_of(own) if own else None,
-    )
+def _with_containers(pod: Pod, sandbox_id: str) -> Pod:
+    spec, status = pod.manifest.get("spec") or {}, pod.manifest.get("status") or {}
+    main = tuple(_containers(pod, spec.get("containers"), status.get("containerStatuses")))
+    init = tuple(_containers(pod, spec.get("initContainers"), status.get("initContainerStatuses")))
+    by_name = {} if ignored(pod.manifest) else {c.name: c for c in reversed(main) if c.folder}
+    sandbox_folder = cgroup_paths.container_path(pod.folder, sandbox_id, pod.driver) if sandbox_id else ""
+    # Containers refer to their pod, so the pod is completed after it was made; nobody else has it yet.
+    for name, value in (
+        ("sandbox", Container(pod, id=sandbox_id, folder=sandbox_folder, sandbox=True)),
+        ("main_containers", main),
+        ("init_containers", init),
+        ("containers", tuple(by_name[name] for c in pod.specs if (name := c.get("name", "")) in by_name)),
+    ):
+        object.__setattr__(pod, name, value)
+    return pod
 
 
-def sandbox_context(
-    pod: Mapping[str, Any],
-    folder: str,
-    container_id: str,
-    driver: str = paths.SYSTEMD,
-    of_pod: PodContext | None = None,
-) -> ContainerContext:
-    """Return the context of a pod's pause container; "" as its id gives it no folder."""
-    path = paths.container_path(folder, container_id, driver) if container_id else ""
-    return ContainerContext(of_pod or pod_context(pod, folder), id=container_id, cgroup_parent=path, sandbox=True)
+def _containers(
+    pod: Pod, specs: Iterable[PodManifest] | None, statuses: Iterable[PodManifest] | None
+) -> Iterator[Container]:
+    """Yield the containers that have an id, in the order of the statuses."""
+    spec_by_name = {spec.get("name", ""): spec for spec in reversed(list(specs or ()))}
+    folders = pod.manifest.get("cgroups") or {}  # not of the API: some sources know the folders
+    for status in statuses or ():
+        name, container_id = status.get("name", ""), status.get("containerID", "")
+        if not container_id:
+            continue
+        spec = spec_by_name.get(name)
+        yield Container(
+            pod=pod,
+            id=container_id,
+            name=name,
+            folder=folders.get(name) or cgroup_paths.container_path(pod.folder, container_id, pod.driver),
+            env={variable.get("name", ""): variable.get("value", "") for variable in (spec or {}).get("env") or ()},
+            resources=None if spec is None else container_resources(spec),
+            extended=extended_of(spec) if spec else None,
+            cpu_limit=_cpu_limit(spec or {}),
+        )
 
 
-def names_of(pod: Mapping[str, Any]) -> list[str]:
-    """Return the names of the containers of a pod's spec, those that initialize it first."""
-    spec = pod.get("spec") or {}
-    return [each.get("name", "") for key in ("initContainers", "containers") for each in spec.get(key) or ()]
+def _cpu_limit(spec: PodManifest) -> float:
+    """Return the limit of a container in CPUs; 0 for no limit."""
+    return max(cgroup_limits.milli(pod_resources.container_amounts(spec, "limits"), "cpu"), 0) / 1000
 
 
-def containers_of(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of containers that have a status and are in the spec, those that initialize the pod last."""
-    status, known = pod.get("status") or {}, names_of(pod)
-    for key in ("containerStatuses", "initContainerStatuses"):
-        yield from (name for each in status.get(key) or () if (name := each.get("name", "")) in known)
+def _texts(entries: Any) -> dict[str, str]:
+    """Labels or annotations, without those that are not texts."""
+    return {key: text for key, text in (entries or {}).items() if isinstance(text, str)}
 
 
-def container_resources(container: Mapping[str, Any]) -> Resources:
+def uid_of(pod: PodManifest) -> str:
+    """The uid of a pod; "" if it has none."""
+    uid = (pod.get("metadata") or {}).get("uid")
+    return uid if isinstance(uid, str) else ""
+
+
+def key_of(pod: PodManifest) -> str:
+    """The name of a pod for people: `namespace/name`."""
+    meta = pod.get("metadata") or {}
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+
+
+def started_of(pod: PodManifest) -> float | None:
+    """When a pod started, in seconds since 1970; None if that is unknown."""
+    try:
+        started = datetime.fromisoformat((pod.get("status") or {})["startTime"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return started.timestamp() if started.tzinfo else None
+
+
+def container_resources(container: PodManifest) -> Resources:
     """Return what the kubelet makes of a container's requests and limits."""
     return _resources(*(pod_resources.container_amounts(container, part) for part in ("requests", "limits")))
 
 
-def extended_of(container: Mapping[str, Any]) -> ExtendedResources | None:
+def extended_of(container: PodManifest) -> ExtendedResources | None:
     """Return what a container asks of resources that Kubernetes does not know; None if it asks for none."""
     requests, limits = (
         {name: value for name, value in pod_resources.container_amounts(container, part).items() if "/" in name}
@@ -130,57 +164,22 @@ def extended_of(container: Mapping[str, Any]) -> ExtendedResources | None:
     return ExtendedResources(requests, limits) if requests or limits else None
 
 
-def _named(entries: Iterable[Mapping[str, Any]] | None, name: str) -> Mapping[str, Any] | None:
-    return next((each for each in entries or () if each.get("name", "") == name), None)
-
-
 def _resources(requests: Mapping[str, Fraction], limits: Mapping[str, Fraction]) -> Resources:
-    memory = formulas.amount(limits, "memory")
+    memory = cgroup_limits.amount(limits, "memory")
     return Resources(
-        cpu_shares=formulas.shares(formulas.milli(requests, "cpu")),
-        cfs_quota=formulas.quota_us(formulas.milli(limits, "cpu")),
-        memory_limit=memory if memory > 0 else formulas.UNLIMITED,
+        cpu_shares=cgroup_limits.shares(cgroup_limits.milli(requests, "cpu")),
+        cfs_quota=cgroup_limits.quota_us(cgroup_limits.milli(limits, "cpu")),
+        memory_limit=memory if memory > 0 else cgroup_limits.UNLIMITED,
     )
 
 
-def _pod_resources(spec: Mapping[str, Any]) -> Resources:
+def _pod_resources(spec: PodManifest) -> Resources:
     return _resources(*(pod_resources.pod_total(spec, part) for part in ("requests", "limits")))
 
 
-def _flat(entry: Mapping[str, Any]) -> dict[str, Fraction]:
+def _flat(entry: PodManifest) -> dict[str, Fraction]:
     """Requests and limits of a container, or of a pod's spec, in the kubelet's words; a limit alone is a request."""
     limits, requests = (pod_resources.container_amounts(entry, part) for part in ("limits", "requests"))
     return {f"limits.{name}": value for name, value in limits.items()} | {
         f"requests.{name}": value for name, value in (limits | requests).items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class RunningPod:
-    """A pod of the API, with its folder, and the id of its pause container if that is known."""
-
-    pod: Mapping[str, Any]
-    folder: str
-    sandbox_id: str = ""
-    driver: str = paths.SYSTEMD
-    #: The context, once it was asked for: each container's has it, and it takes a look at all of them.
-    _context: list[PodContext] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def context(self) -> PodContext:
-        """Return the pod's context."""
-        if not self._context:
-            self._context.append(pod_context(self.pod, self.folder))
-        return self._context[0]
-
-    def container(self, name: str) -> ContainerContext:
-        """Return a container's context."""
-        return container_context(self.pod, self.folder, name, self.driver, self.context())
-
-    def sandbox(self) -> ContainerContext:
-        """Return the pause container's context."""
-        return sandbox_context(self.pod, self.folder, self.sandbox_id, self.driver, self.context())
-
-    def main_containers(self) -> Iterator[ContainerContext]:
-        """Yield the containers that have a status, without those that initialize the pod."""
-        for status in (self.pod.get("status") or {}).get("containerStatuses") or ():
-            yield self.container(status.get("name", ""))

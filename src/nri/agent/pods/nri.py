@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.agent import cgroup_paths as paths
-from nri.agent.model import ContainerContext, PodContext, Resources
-from nri.agent.pods.source import Pod, notify, start_time
+from nri.agent.model import Container, Pod, PodManifest, Resources
+from nri.agent.pods.source import notify, start_time
 from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
@@ -47,7 +47,7 @@ class Created(Protocol):
         ...
 
     @property
-    def context(self) -> ContainerContext:
+    def context(self) -> Container:
         """Its context, with what the kubelet has asked for as its resources."""
         ...
 
@@ -72,7 +72,7 @@ class Followed(Protocol):
         """Have a function called after a change."""
         ...
 
-    def pods(self) -> list[tuple[str, PodContext]]:
+    def pods(self) -> list[tuple[str, Pod]]:
         """Return the pods by the ids of their sandboxes."""
         ...
 
@@ -98,11 +98,11 @@ class NriPods:
         self._listeners: list[Callable[[], None]] = []
         self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
         #: The pods, and whether nothing has changed since they were put together.
-        self._listed: list[Pod] = []
+        self._listed: list[PodManifest] = []
         self._current = False
         self._lock = threading.Lock()
         #: By pod: the contexts that it was made of, and the object.
-        self._made: dict[str, tuple[tuple[object, ...], Pod]] = {}
+        self._made: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
         try:
             self._capacity = memory(Root(settings.root)).get("MemTotal", 0)
         except (OSError, ValueError):
@@ -118,7 +118,7 @@ class NriPods:
         self._current = False
         self._worker.poke(_CHANGED)
 
-    def pods(self) -> list[Pod]:
+    def pods(self) -> list[PodManifest]:
         """Return the pods that a runtime has; those that have not changed are the same objects as before."""
         with self._lock:  # whoever comes while it is put together waits for it
             if not self._current:
@@ -127,10 +127,10 @@ class NriPods:
                 self._listed = [pod for _, pod in self._made.values()]
             return self._listed
 
-    def _put_together(self) -> dict[str, tuple[tuple[object, ...], Pod]]:
-        made: dict[str, tuple[tuple[object, ...], Pod]] = {}
+    def _put_together(self) -> dict[str, tuple[tuple[object, ...], PodManifest]]:
+        made: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
         for held in self._followed:
-            own: dict[str, list[ContainerContext]] = {}
+            own: dict[str, list[Container]] = {}
             for _, each in held.containers():
                 if each.created:
                     own.setdefault(each.pod_id, []).append(each.context)
@@ -179,7 +179,7 @@ class NriPods:
             notify(self._listeners)
 
 
-def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns: int = 0, capacity: int = 0) -> Pod:
+def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capacity: int = 0) -> PodManifest:
     """Return a pod as the API would have it, as far as NRI tells.
 
     Args:
@@ -188,7 +188,7 @@ def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns:
         started_ns: when it has started.
         capacity: the node's memory in bytes, without which requests of memory are not known.
     """
-    kube_class = paths.kube_class_of(pod.cgroup_parent)
+    kube_class = paths.kube_class_of(pod.folder)
     named = {each.name: each for each in containers}
     return {
         "metadata": {
@@ -213,8 +213,8 @@ def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns:
                 {"name": name, "containerID": each.id, "state": {"running": {}}} for name, each in named.items()
             ],
         },
-        "cgroups": {name: each.cgroup_parent for name, each in named.items() if each.cgroup_parent},
-        **({"cgroupParent": pod.cgroup_parent} if pod.cgroup_parent else {}),
+        "cgroups": {name: each.folder for name, each in named.items() if each.folder},
+        **({"cgroupParent": pod.folder} if pod.folder else {}),
     }
 
 

@@ -11,20 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.cgroup_paths import KUBE_CLASSES
-from nri.agent.model import PodContext
+from nri.agent.model import Pod
 from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
 from nri.host import Hierarchies
 from nri.host.cgroups import expand_slice
 from nri.host.cgroups.drivers import SCOPES, Driver, container_name
 from nri.text import plain
-
-__all__ = ["key_of", "plain_context", "running", "started_of", "uid_of"]
 
 _HASH: Final = "kubernetes.io/config.hash"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -41,7 +37,7 @@ def running(
     hierarchies: Hierarchies,
     driver: str,
     failed: Callable[[str, Exception], None] = lambda _key, _error: None,
-) -> Iterator[RunningPod]:
+) -> Iterator[Pod]:
     """Yield the pods that run or are about to.
 
     Args:
@@ -51,32 +47,15 @@ def running(
         failed: told of each pod that makes no sense, by its name; it is left out, and the others are not.
     """
     listed = [pod for pod in pods if _runs(pod)]
-    uids = Counter(uid for pod in listed for uid in {uid_of(pod), _hash_of(pod)} if uid)
+    uids = Counter(uid for pod in listed for uid in {manifest.uid_of(pod), _hash_of(pod)} if uid)
     for pod in listed:
         try:
             found = _found(pod, uids, hierarchies, driver)
         except _SENSELESS as error:
-            failed(key_of(pod), error)
+            failed(manifest.key_of(pod), error)
         else:
             if found.folder:
                 yield found
-
-
-def plain_context(pod: RunningPod) -> PodContext:
-    """The context of a pod without its resources, which cannot fail: for what asks for its names and words alone."""
-    meta = pod.pod.get("metadata") or {}
-    return PodContext(
-        namespace=str(meta.get("namespace", "")),
-        name=str(meta.get("name", "")),
-        uid=uid_of(pod.pod),
-        labels=_texts(meta.get("labels")),
-        annotations=_texts(meta.get("annotations")),
-        cgroup_parent=pod.folder,
-    )
-
-
-def _texts(given: Any) -> dict[str, str]:
-    return {key: text for key, text in (given or {}).items() if isinstance(text, str)}
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:
@@ -84,17 +63,17 @@ def _runs(pod: Mapping[str, Any]) -> bool:
     try:
         meta = pod.get("metadata") or {}
         words = (meta.get("annotations") or {}, meta.get("labels") or {})
-        return manifest.active(pod) and bool(uid_of(pod)) and all(isinstance(each, dict) for each in words)
+        return manifest.active(pod) and bool(manifest.uid_of(pod)) and all(isinstance(each, dict) for each in words)
     except _SENSELESS:
         return False
 
 
-def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> RunningPod:
-    uid, hashed = uid_of(pod), _hash_of(pod)
+def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> Pod:
+    uid, hashed = manifest.uid_of(pod), _hash_of(pod)
     if _IS_UID.fullmatch(uid) is None:  # its folder would be another one than a pod's
         raise ValueError(f"{plain(uid, 40)} is no uid")
-    if not key_of(pod).isprintable():  # it goes into other programs' files
-        raise ValueError(f"{plain(key_of(pod), 80)} is not the name of a pod")
+    if not manifest.key_of(pod).isprintable():  # it goes into other programs' files
+        raise ValueError(f"{plain(manifest.key_of(pod), 80)} is not the name of a pod")
     folder, made_by = _reported_folder(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
@@ -103,28 +82,7 @@ def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies,
             raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is not a class of Kubernetes")
         own = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
         folder = paths.pod_path(manifest.kube_class(pod), own, driver)
-    return RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
-
-
-def uid_of(pod: Mapping[str, Any]) -> str:
-    """The uid of a pod; "" if it has none."""
-    uid = (pod.get("metadata") or {}).get("uid")
-    return uid if isinstance(uid, str) else ""
-
-
-def key_of(pod: Mapping[str, Any]) -> str:
-    """A pod as people name it: `namespace/name`."""
-    meta = pod.get("metadata") or {}
-    return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
-
-
-def started_of(pod: Mapping[str, Any]) -> float | None:
-    """When a pod started, in seconds since 1970; None if that is not known."""
-    try:
-        found = datetime.fromisoformat((pod.get("status") or {})["startTime"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return found.timestamp() if found.tzinfo else None
+    return manifest.listed_pod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
 
 
 def _reported_folder(pod: Mapping[str, Any]) -> str:

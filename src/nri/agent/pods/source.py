@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "start_time"]
+from nri.agent.model import PodManifest
+
+__all__ = ["Known", "KnownPods", "PodSource", "notify", "start_time"]
 
 _log = logging.getLogger(__name__)
-
-#: A pod as the API's JSON has it, not to be changed.
-Pod = Mapping[str, Any]
 
 
 def start_time(at_ns: int) -> str:
@@ -39,7 +38,7 @@ def notify(listeners: Iterable[Callable[[], None]]) -> None:
 class PodSource(Protocol):
     """A source of pods. `start` never blocks on a peer that is not there; `start` and `stop` may be called twice."""
 
-    def pods(self) -> list[Pod]:
+    def pods(self) -> list[PodManifest]:
         """Return the pods that are known, which may be old: see `synced` and `problem`."""
         ...
 
@@ -71,12 +70,12 @@ class Known:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pods: list[Pod] = []
+        self._pods: list[PodManifest] = []
         self._listeners: list[Callable[[], None]] = []
         self.synced = False
         self.problem = ""
 
-    def pods(self) -> list[Pod]:
+    def pods(self) -> list[PodManifest]:
         """Return all, as a list of the caller's own."""
         with self._lock:
             return list(self._pods)
@@ -86,7 +85,7 @@ class Known:
         with self._lock:
             self._listeners.append(listener)
 
-    def replace(self, pods: Iterable[Pod]) -> None:
+    def replace(self, pods: Iterable[PodManifest]) -> None:
         """Know these pods and no others; listeners are called if they differ from those before, or are the first."""
         new = list(pods)
         with self._lock:
@@ -110,7 +109,7 @@ class KnownPods:
         #: Which pods are too large to be known, in one line; "" if none are.
         self.left_out = ""
 
-    def pods(self) -> list[Pod]:
+    def pods(self) -> list[PodManifest]:
         """Return the pods that are known."""
         return self._known.pods()
 

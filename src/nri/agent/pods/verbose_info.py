@@ -30,7 +30,7 @@ _SLICE = re.compile(r"[\w.@-]+\.slice")
 class PodInfo:
     """A runtime's words on a pod: its cgroup parent, its class by that, and if it has the network of the node."""
 
-    cgroup_parent: str = ""
+    folder: str = ""
     qos_class: str = ""
     host_network: bool = False
 
@@ -49,7 +49,7 @@ def pod_info(answer: pb.PodSandboxStatusResponse) -> PodInfo:
     parent = _text(_at(info, "config", "linux", "cgroup_parent")) or _folder_of(_at(info, "runtimeSpec"))
     options = answer.status.linux.namespaces.options
     return PodInfo(
-        cgroup_parent=parent,
+        folder=parent,
         qos_class=paths.kube_class_of(parent) if parent else "",
         host_network=answer.status.HasField("linux") and options.network == pb.NODE,
     )

@@ -10,7 +10,8 @@ import resource
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.service import Services
 from nri.host import Unsupported
 from nri.host.perf import Counters, Event, count, probe_events
@@ -41,7 +42,7 @@ class Counting:
         """The number of pods whose events are counted."""
         return len(self._counters)
 
-    def begin(self, round_: Round[Services], pods: Iterable[StrategyPod], effect: str) -> bool:
+    def begin(self, round_: Round[Services], pods: Iterable[Pod], effect: str) -> bool:
         """Begin to count; return whether this machine counts. `effect` is what its absence means, for `report`."""
         self.end()
         unsupported = probe_events(self._events)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod
 from nri.agent.rubik.service import Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.model import Resctrl
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod, Resctrl
 from nri.agent.rubik.counting import Counting
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod, offline, pod_of
+from nri.agent.rubik.pods import PREEMPTIBLE, offline
 from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
@@ -144,7 +144,7 @@ def group_of(pod: Pod, default: str) -> str:
 
 def check(annotations: Mapping[str, str]) -> None:
     """Raise ValueError for a level that does not exist."""
-    group_of(Pod("", annotations=annotations), "static")
+    group_of(Pod(annotations=annotations), "static")
 
 
 def uses_dynamic(pods: Iterable[Pod], default: str) -> bool:
@@ -259,11 +259,11 @@ class DynCache(Service):
         return tasks(pods, self.block.defaultLimitMode, processes)
 
     @staticmethod
-    def _by_class(round_: Round[Services]) -> tuple[list[StrategyPod], list[Pod]]:
+    def _by_class(round_: Round[Services]) -> tuple[list[Pod], list[Pod]]:
         """Return the online pods; and the offline ones that have a valid level, with that level."""
-        online, with_level = list[StrategyPod](), list[Pod]()
+        online, with_level = list[Pod](), list[Pod]()
         for pod in round_.pods:
-            now = pod_of(pod)
+            now = pod
             if not offline(now):
                 online.append(pod)
                 continue
@@ -272,7 +272,7 @@ class DynCache(Service):
                 with_level.append(replace(now, annotations={**annotations, PREEMPTIBLE: "true"}))
         return online, with_level
 
-    def _next_dynamic(self, round_: Round[Services], online: list[StrategyPod], pods: list[Pod]) -> Shares:
+    def _next_dynamic(self, round_: Round[Services], online: list[Pod], pods: list[Pod]) -> Shares:
         """Return the shares of the dynamic group now; begin to count misses, or evaluate them, when that is due."""
         shares = self.dynamic = self.dynamic or group_shares(self.block)[DYNAMIC]
         if not uses_dynamic(pods, self.block.defaultLimitMode):

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round
-from nri.agent.rubik.pods import Pod, offline, pod_of, protected
+from nri.agent.model import Pod
+from nri.agent.rubik.pods import offline, protected
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 
@@ -128,7 +129,7 @@ class Evict(Service):
         if not self.on:
             self._samples.clear()
             return
-        pods = {pod.uid: (pod, pod_of(pod)) for pod in round_.pods}
+        pods = {pod.uid: (pod, pod) for pod in round_.pods}
         self._sample(round_, [pod for _, pod in pods.values() if offline(pod)])
         now = round_.sample.at
         self._asked = {uid: at for uid, at in self._asked.items() if uid in pods and now < at + _ENDING_S}

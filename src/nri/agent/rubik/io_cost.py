@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Annotated, Final
 
-from nri.agent.explain import Subject
 from nri.agent.hooks import RUN_POD, Hook
 from nri.agent.loops.round import KnobValue, Round
-from nri.agent.model import Changes, Decision, PodContext, Write
+from nri.agent.model import Changes, Decision, Pod, Subject, Write
 from nri.agent.rubik.machine import block_device
-from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of, offline
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
@@ -165,7 +164,7 @@ def _unsupported(node: Node) -> str:
     return ""
 
 
-def at_start(pod: PodContext, node: Node) -> Decision:
+def at_start(pod: Pod, node: Node) -> Decision:
     """Give a new pod its weight by its class, where the kernel has cost models."""
     knob = next(filter(node.has, _WEIGHTS), "")
     if not knob or _unsupported(node):
@@ -209,7 +208,7 @@ class IoCost(Service):
                     round_.set(pod.subject(), pod.folder, before[pod.folder], DEFAULT_WEIGHT, NAME, reason)
                 continue
             inode = _inode(round_, pod.folder) if knob == _WEIGHTS[0] else ""
-            for write in pod_writes(pod_of(pod), inode, knob):
+            for write in pod_writes(pod, inode, knob):
                 round_.set(pod.subject(), write.folder, write.knob, write.value, NAME, _WEIGHT_REASON)
             self._weight_knobs[pod.folder] = knob
 

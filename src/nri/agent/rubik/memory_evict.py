@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod
 from nri.agent.rubik.service import Services
 from nri.config import Between
 

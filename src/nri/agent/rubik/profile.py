@@ -9,7 +9,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from nri.agent.model import ExtendedResources, PodContext
+from nri.agent.model import ExtendedResources, Pod
 from nri.agent.ownership import Level, Owns
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.rubik import (
@@ -150,7 +150,7 @@ def _node(settings: AgentSettings, root: Root) -> Node:
     )
 
 
-def unreadable(context: PodContext, _node: Node, services: Collection[str]) -> dict[str, str]:
+def unreadable(context: Pod, _node: Node, services: Collection[str]) -> dict[str, str]:
     """Return what is wrong with a pod's annotations, by the service that reads each."""
     errors: dict[str, str] = {}
     for row in SERVICES:

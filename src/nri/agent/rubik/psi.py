@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod, offline
+from nri.agent.rubik.pods import offline
 from nri.agent.rubik.service import Services
 from nri.config import Between
 from nri.config.complaint import WrongValue

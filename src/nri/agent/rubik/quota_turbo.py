@@ -25,9 +25,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.model import Write
-from nri.agent.rubik.pods import Pod, pod_of
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod, Write
 from nri.agent.rubik.service import Service, Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
@@ -371,7 +370,7 @@ class Turbo:
 class Candidate(NamedTuple):
     """A container that is to be managed: its pod, its name and its limit in CPUs."""
 
-    pod: StrategyPod
+    pod: Pod
     name: str
     limit: float
 
@@ -391,11 +390,11 @@ class QuotaTurbo(Service):
         self._files: dict[str, ProcessorFiles] = {}
         self._max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _FILES_PER_CONTAINER)
         #: The pods and the number of CPUs of the last search for candidates, and its result.
-        self._last_candidates: tuple[list[StrategyPod], int, dict[str, Candidate]] = [], 0, {}
+        self._last_candidates: tuple[list[Pod], int, dict[str, Candidate]] = [], 0, {}
         #: The containers whose quotas the last tick has changed.
         self._changed: frozenset[str] = frozenset()
         #: The pods of the last tick, the number of CPUs, and why their use is unknown; None while it is off.
-        self._last_tick: tuple[list[StrategyPod], int, str] | None = None
+        self._last_tick: tuple[list[Pod], int, str] | None = None
         #: The percent of the node that was in use in the last tick; None before the first one.
         self.use_percent: float | None = None
 
@@ -437,7 +436,7 @@ class QuotaTurbo(Service):
             container.name: (no_cpu or turbo.why_unchanged(container.folder))
             if container.folder in managed
             else f"its CPU limit is not between 0 and the {cpus} CPUs of the node, or its quota cannot be read"
-            for container in pod_of(pod).containers
+            for container in pod.containers
             if container.folder not in changed
         }
 
@@ -482,7 +481,7 @@ class QuotaTurbo(Service):
             container.folder: Candidate(pod, container.name, container.cpu_limit)
             for pod in round_.pods
             if pod.annotations.get(ANNOTATION) == "true"
-            for container in pod_of(pod).containers
+            for container in pod.containers
             if container.cpu_limit is not None and manageable(container.cpu_limit, round_.sample.cpus)
         }
         self._last_candidates = round_.pods, round_.sample.cpus, candidates

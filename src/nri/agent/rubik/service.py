@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from nri.agent.hooks import Hook
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Pod
 from nri.agent.ownership import Owns
 from nri.agent.settings.values import AgentSettings
 from nri.config.complaint import Problem
@@ -153,7 +154,7 @@ class Service(Strategy):
         """
         if self.on:
             return frozenset()
-        cgroups = frozenset(c.cgroup_parent for pod in round_.pods if key in pod.annotations for c in pod.containers)
+        cgroups = frozenset(c.folder for pod in round_.pods if key in pod.annotations for c in pod.containers)
         new = cgroups - (self._containers_without or frozenset())
         if self._containers_without is not None:
             self._containers_without = cgroups
@@ -201,7 +202,7 @@ class ServiceRow(NamedTuple):
 
 def readable(
     round_: Round[Services],
-    pod: StrategyPod,
+    pod: Pod,
     service: str,
     key: str,
     read: Callable[[Mapping[str, str]], object],

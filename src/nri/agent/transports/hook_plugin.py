@@ -24,12 +24,12 @@ from typing import Final, TypeVar
 
 from nri import host
 from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
-from nri.agent.model import NO_CHANGES, QUOTA, Changes, ContainerContext, PodContext, Resources
+from nri.agent.model import NO_CHANGES, QUOTA, Changes, Container, Pod, Resources
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.transports import contexts, messages, translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
@@ -174,7 +174,7 @@ class HookPlugin(Plugin):
         context = contexts.container_context(pod, container, self._scheme)
         if self.held.pod(pod.id) is None:
             self.held.put_pod(pod.id, context.pod)
-        waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
+        waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.folder))
         self._parts.decisions.record(context.pod, self._transport, waiting or [])
         changes = self._sayable(context, self._decide(CREATE, context))
         parts = self._parts
@@ -182,7 +182,7 @@ class HookPlugin(Plugin):
         if made:
             parts.decisions.record(context, self._transport, made)
         asked_for = messages.reported(container.linux.resources)
-        self.held.put(container.id, InventoryContainer(pod.id, context, changes, generation, asked_for=asked_for))
+        self.held.put(container.id, InventoryEntry(pod.id, context, changes, generation, asked_for=asked_for))
         message = self._converted(
             context, lambda: translation.adjustment(changes, context.resources, parts.executor.on_v2)
         )
@@ -214,7 +214,7 @@ class HookPlugin(Plugin):
         generation = self.reapply.generation
         context = contexts.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(UPDATE, context))
-        known = self.held.known(container.id, InventoryContainer(pod.id, context, created=True))
+        known = self.held.known(container.id, InventoryEntry(pod.id, context, created=True))
         self.held.ask(known, context)
         known.hand_over(changes)
         known.generation = known.answered = generation
@@ -241,7 +241,7 @@ class HookPlugin(Plugin):
         """Forget a container that has stopped."""
         self.updates.forget(container.id)
         if (known := self.held.drop(container.id)) is not None:
-            self._parts.executor.forget(known.context.cgroup_parent)
+            self._parts.executor.forget(known.context.folder)
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that is removed, or whose creation failed."""
@@ -254,7 +254,7 @@ class HookPlugin(Plugin):
         """The scheme before the ids of this runtime's containers."""
         return self.runtime.name or "containerd"
 
-    def _decide(self, stage: str, context: PodContext | ContainerContext) -> Outcome:
+    def _decide(self, stage: str, context: Pod | Container) -> Outcome:
         """Ask the hooks. Reject if the failure policy is "Fail" and one has failed."""
         outcome = self._parts.decisions.decide(stage, context, self._transport)
         if outcome.failed is not None:
@@ -266,19 +266,19 @@ class HookPlugin(Plugin):
         if generation != self.reapply.generation:
             self.refresher.ask()
 
-    def _sayable(self, context: ContainerContext, outcome: Outcome) -> Changes:
-        changes, left_out = translation.sayable(outcome.changes, context.cgroup_parent)
+    def _sayable(self, context: Container, outcome: Outcome) -> Changes:
+        changes, left_out = translation.sayable(outcome.changes, context.folder)
         self._parts.decisions.record(context, self._transport, left_out)
         return changes
 
-    def _converted(self, context: ContainerContext, convert: Callable[[], _T]) -> _T | None:
+    def _converted(self, context: Container, convert: Callable[[], _T]) -> _T | None:
         """Say changes to the runtime; what cannot be said costs the container nothing else."""
         try:
             return convert()
         except Exception as error:  # noqa: BLE001 - a conversion never fails a container
             _log.exception("mode %s: what was decided cannot be said to the runtime", self._transport)
             reason = f"it cannot be said to the runtime: {plain(str(error))}"
-            refused = Result(context.cgroup_parent, "all of it", "", host.Outcome.REFUSED, reason)
+            refused = Result(context.folder, "all of it", "", host.Outcome.REFUSED, reason)
             self._parts.decisions.record(context, self._transport, [refused])
             return None
 
@@ -292,18 +292,18 @@ class HookPlugin(Plugin):
             told = translation.asked_before(pod, container, context.resources) if self._scales else context.resources
             resources = asked.get((pod.uid, container.name)) or told
         context = replace(context, resources=resources)
-        found = InventoryContainer(
+        found = InventoryEntry(
             pod.id, context, None, now, created=True, said=messages.reported(container.linux.resources)
         )
         if before is not None:
             found.asked_for, found.decided = before.asked_for, before.decided
         self.held.put(container.id, found)
 
-    def _late(self, pod: m.PodSandbox, container: m.Container) -> InventoryContainer:
+    def _late(self, pod: m.PodSandbox, container: m.Container) -> InventoryEntry:
         """Decide for a container that starts and whose creation was not told; all of it by writes."""
         generation, context = self.reapply.generation, contexts.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(CREATE, context, self._transport)
-        known = InventoryContainer(pod.id, context, outcome.changes, generation, created=True)
+        known = InventoryEntry(pod.id, context, outcome.changes, generation, created=True)
         self.held.put(container.id, known)
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
@@ -311,7 +311,7 @@ class HookPlugin(Plugin):
         self._since(generation)
         return known
 
-    def _mend(self, known: InventoryContainer, changes: Changes, container: m.Container) -> None:
+    def _mend(self, known: InventoryEntry, changes: Changes, container: m.Container) -> None:
         """Write what the runtime does not have: the answer was late, or it hears of its container otherwise."""
         if translation.confirmed(container, changes, self._parts.executor.on_v2):
             return
@@ -320,17 +320,17 @@ class HookPlugin(Plugin):
             known.changes = None  # it has to know of them as well
             self.refresher.ask()
 
-    def _clear(self, known: InventoryContainer) -> None:
+    def _clear(self, known: InventoryEntry) -> None:
         if clears_cpus(known.changes):
-            results = self._quietly("clear", lambda: clear_cpus(self._parts.executor, known.context.cgroup_parent))
+            results = self._quietly("clear", lambda: clear_cpus(self._parts.executor, known.context.folder))
             self._parts.decisions.record(known.context, self._transport, results or [])
 
-    def _compare(self, known: InventoryContainer, container: m.Container) -> None:
+    def _compare(self, known: InventoryEntry, container: m.Container) -> None:
         context, changes = known.context, known.changes or NO_CHANGES
-        results = self._quietly("record", lambda: translation.compared(container, changes, context.cgroup_parent))
+        results = self._quietly("record", lambda: translation.compared(container, changes, context.folder))
         self._parts.decisions.record(context, self._transport, results or [])
 
-    def _removed(self, context: PodContext) -> None:
+    def _removed(self, context: Pod) -> None:
         outcome = self._parts.decisions.decide(REMOVE_POD, context, self._transport)
         self._parts.decisions.carry_out(context, outcome, self._transport)
         self._parts.decisions.removed(context)

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from nri.agent.model import NO_CHANGES, Changes, ContainerContext, PodContext, Resources, Setting
+from nri.agent.model import NO_CHANGES, Changes, Container, Pod, Resources, Setting
 
-__all__ = ["InventoryContainer", "RuntimeInventory"]
+__all__ = ["InventoryEntry", "RuntimeInventory"]
 
 
 @dataclass(slots=True)
-class InventoryContainer:
+class InventoryEntry:
     """One container.
 
     Attributes:
@@ -35,7 +35,7 @@ class InventoryContainer:
     """
 
     pod_id: str
-    context: ContainerContext
+    context: Container
     changes: Changes | None = NO_CHANGES
     generation: int = 0
     answered: int = 0
@@ -66,8 +66,8 @@ class RuntimeInventory:
     def __init__(self, transport: str = "nri") -> None:
         self._transport = transport
         self._lock = threading.Lock()
-        self._pods: dict[str, PodContext] = {}
-        self._containers: dict[str, InventoryContainer] = {}
+        self._pods: dict[str, Pod] = {}
+        self._containers: dict[str, InventoryEntry] = {}
         self._started_ns: dict[str, int] = {}
         self.synced = False
         self.problem = f"waiting for the runtime, mode {transport}"
@@ -86,12 +86,12 @@ class RuntimeInventory:
         self.problem, self.synced = problem, self.synced or not problem
         self._changed()
 
-    def pods(self) -> list[tuple[str, PodContext]]:
+    def pods(self) -> list[tuple[str, Pod]]:
         """Return the pods by the ids of their sandboxes."""
         with self._lock:
             return list(self._pods.items())
 
-    def containers(self) -> list[tuple[str, InventoryContainer]]:
+    def containers(self) -> list[tuple[str, InventoryEntry]]:
         """Return the containers by their ids."""
         with self._lock:
             return list(self._containers.items())
@@ -100,11 +100,11 @@ class RuntimeInventory:
         """Count what is held, for the gauge: one transport's beside another's."""
         return {f"{self._transport} pods": len(self._pods), f"{self._transport} containers": len(self._containers)}
 
-    def pod(self, pod_id: str) -> PodContext | None:
+    def pod(self, pod_id: str) -> Pod | None:
         """Return the pod of a sandbox."""
         return self._pods.get(pod_id)
 
-    def container(self, container_id: str) -> InventoryContainer | None:
+    def container(self, container_id: str) -> InventoryEntry | None:
         """Return a container."""
         return self._containers.get(container_id)
 
@@ -112,7 +112,7 @@ class RuntimeInventory:
         """Return when a pod has started, in nanoseconds since 1970: its first container, or when it was first seen."""
         return self._started_ns.get(pod_id, 0)
 
-    def put_pod(self, pod_id: str, context: PodContext, made_ns: Iterable[int] = ()) -> None:
+    def put_pod(self, pod_id: str, context: Pod, made_ns: Iterable[int] = ()) -> None:
         """Take in a pod; `made_ns` is when its containers were made, 0 for one of which that is not known."""
         seen_ns = self._started_ns.get(pod_id) or time.time_ns()
         with self._lock:
@@ -120,26 +120,26 @@ class RuntimeInventory:
             self._started_ns[pod_id] = min([seen_ns, *filter(None, made_ns)])
         self._changed()
 
-    def put(self, container_id: str, container: InventoryContainer) -> None:
+    def put(self, container_id: str, container: InventoryEntry) -> None:
         """Take in a container."""
         container.context = replace(container.context, env={})  # no decision for what runs needs it
         with self._lock:
             self._containers[container_id] = container
         self._changed()
 
-    def mark_created(self, container: InventoryContainer, context: ContainerContext) -> None:
+    def mark_created(self, container: InventoryEntry, context: Container) -> None:
         """Note that the runtime has created a container, and its context as it is now."""
         container.created, container.context = True, context
         self._changed()
 
-    def known(self, container_id: str, new: InventoryContainer) -> InventoryContainer:
+    def known(self, container_id: str, new: InventoryEntry) -> InventoryEntry:
         """Return a container; a new one is taken in if it is not known."""
         found = self.container(container_id)
         if found is None:
             self.put(container_id, new)
         return found or new
 
-    def ask(self, container: InventoryContainer, context: ContainerContext) -> None:
+    def ask(self, container: InventoryEntry, context: Container) -> None:
         """Note what the kubelet asks for now, in a newer context: what it does not mention stays as it asked before."""
         before = container.context.resources or Resources()
         asked = context.resources or Resources()
@@ -153,14 +153,14 @@ class RuntimeInventory:
             container.asked += 1
         self._changed()
 
-    def drop(self, container_id: str) -> InventoryContainer | None:
+    def drop(self, container_id: str) -> InventoryEntry | None:
         """Forget a container; return what was known of it."""
         with self._lock:
             found = self._containers.pop(container_id, None)
         self._changed()
         return found
 
-    def drop_pod(self, pod_id: str) -> list[InventoryContainer]:
+    def drop_pod(self, pod_id: str) -> list[InventoryEntry]:
         """Forget a pod and all its containers, which are returned."""
         with self._lock:
             self._pods.pop(pod_id, None)
@@ -170,7 +170,7 @@ class RuntimeInventory:
         self._changed()
         return gone
 
-    def keep_only(self, pods: set[str], containers: set[str]) -> list[PodContext]:
+    def keep_only(self, pods: set[str], containers: set[str]) -> list[Pod]:
         """Forget what the runtime does not have any more; return the pods of that."""
         with self._lock:
             gone = [self._pods.pop(number) for number in list(self._pods) if number not in pods]

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from nri.agent import cgroup_paths as paths
-from nri.agent.model import AT_CREATION, OOM_SCORE, UNIFIED, Changes, ContainerContext, PodContext, Resources, Setting
+from nri.agent.model import AT_CREATION, OOM_SCORE, UNIFIED, Changes, Container, Pod, Resources, Setting
 from nri.api import messages as m
 from nri.host.cgroups.fields import FIELDS, HUGE_PAGES, knob_of_file, unified_place
 
@@ -27,15 +27,15 @@ _PLACES: Final = {
 _DOCKER_TYPE = "io.kubernetes.docker.type"
 
 
-def pod_context(pod: m.PodSandbox) -> PodContext:
+def pod_context(pod: m.PodSandbox) -> Pod:
     """Return the context of a pod; its resources are not known."""
-    return PodContext(
+    return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
         labels=dict(pod.labels),
         annotations=dict(pod.annotations),
-        cgroup_parent=pod.linux.cgroup_parent,
+        folder=pod.linux.cgroup_parent,
         host_network=_host_network(pod.linux.namespaces),
     )
 
@@ -45,8 +45,8 @@ def container_context(
     container: m.Container,
     runtime: str = "containerd",
     driver: str = paths.SYSTEMD,
-    context: PodContext | None = None,
-) -> ContainerContext:
+    context: Pod | None = None,
+) -> Container:
     """Return the context of a container. Its folder is computed from its pod's; empty variables are left out.
 
     Args:
@@ -61,11 +61,11 @@ def container_context(
     pairs = (entry.partition("=") for entry in container.env)
     has_resources = container.HasField("linux") and container.linux.HasField("resources")
     has_score = container.linux.HasField("oom_score_adj")
-    return ContainerContext(
+    return Container(
         pod=context,
         id=number,
         name=container.name,
-        cgroup_parent=paths.container_path(context.cgroup_parent, number, driver),
+        folder=paths.container_path(context.folder, number, driver),
         env={name: value for name, _, value in pairs if name and value},
         resources=_resources(container.linux) if has_resources or has_score else None,
     )

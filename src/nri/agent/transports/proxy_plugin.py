@@ -21,7 +21,7 @@ from nri.agent.parts import Parts
 from nri.agent.transports import contexts
 from nri.agent.transports.clear_cpus import clears_cpus
 from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
-from nri.agent.transports.inventory import InventoryContainer
+from nri.agent.transports.inventory import InventoryEntry
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
@@ -127,18 +127,18 @@ class ProxyPlugin(HookPlugin):
         """Say in a container where its cgroup is, if the runtime has not: by its pod's folder and the runtime's id."""
         if container.linux.cgroups_path:
             return
-        parent = contexts.pod_context(pod).cgroup_parent
+        parent = contexts.pod_context(pod).folder
         driver = paths.SYSTEMD if parent.endswith(".slice") else paths.CGROUPFS
         runtime_id = container.annotations.get(RUNTIME_ID) or container.id
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
-    def _by_writes(self, known: InventoryContainer) -> None:
+    def _by_writes(self, known: InventoryEntry) -> None:
         """Write what the CRI has no words for, now that there is a cgroup."""
         self._clear(known)
         changes = known.changes or NO_CHANGES
-        results = self._parts.executor.retry(known.context.cgroup_parent)
+        results = self._parts.executor.retry(known.context.folder)
         if changes.resctrl is not None:
-            results += self._parts.executor.resctrl(changes.resctrl, known.context.cgroup_parent)
+            results += self._parts.executor.resctrl(changes.resctrl, known.context.folder)
         self._parts.decisions.record(known.context, self._transport, results)
 
 

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from nri import host
 from nri.agent.hooks import MEND_CONTAINER, MEND_POD, Outcome
-from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, PodContext, Resources, Setting, pod_writes, writes
+from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, Pod, Resources, Setting, pod_writes, writes
 from nri.agent.ownership import Level
 from nri.agent.parts import Parts
 from nri.agent.transports import translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
@@ -40,9 +40,9 @@ _SHARE: Final = 0.5
 
 
 class _Due(NamedTuple):
-    """An update to be sent. `asked` is what `InventoryContainer.asked` was when it was decided."""
+    """An update to be sent. `asked` is what `InventoryEntry.asked` was when it was decided."""
 
-    known: InventoryContainer
+    known: InventoryEntry
     changes: Changes
     update: m.ContainerUpdate
     asked: int
@@ -111,7 +111,7 @@ class Reapply:
         again = [self.pod(context) for context in refused]
         return well and all(again) and generation == self.generation
 
-    def vanished(self) -> list[PodContext]:
+    def vanished(self) -> list[Pod]:
         """Forget the pods that have neither containers nor a cgroup, now and the last time; return them.
 
         A runtime that was restarted may tell nothing when a pod is removed that is older than that.
@@ -121,7 +121,7 @@ class Reapply:
         missing = {
             number: context
             for number, context in self._held.pods()
-            if number not in used and not (context.cgroup_parent and exists(context.cgroup_parent))
+            if number not in used and not (context.folder and exists(context.folder))
         }
         gone = [context for number, context in missing.items() if number in self._missing]
         for number in self._missing & set(missing):
@@ -129,7 +129,7 @@ class Reapply:
         self._missing = set(missing)
         return gone
 
-    def pod(self, context: PodContext, *, force: bool = False) -> bool:
+    def pod(self, context: Pod, *, force: bool = False) -> bool:
         """Decide and write a pod's values; return whether the kernel refused none of them."""
         decisions = self._parts.decisions
         try:
@@ -137,7 +137,7 @@ class Reapply:
             if outcome.failed is not None:
                 return True
             if force:
-                self._parts.executor.write(pod_writes(context.cgroup_parent, outcome.changes), force=True)
+                self._parts.executor.write(pod_writes(context.folder, outcome.changes), force=True)
             results = decisions.carry_out(context, outcome, self._transport)
         except Exception:  # noqa: BLE001 - one pod never stops the others
             _log.exception("mode %s: a pod could not be decided", self._transport)
@@ -189,22 +189,20 @@ class Reapply:
                 known.changes, well = None, False
         return well
 
-    def _decide(self, known: InventoryContainer) -> Changes | None:
+    def _decide(self, known: InventoryEntry) -> Changes | None:
         """Ask the hooks for a container that runs; None if nothing is to be changed by that."""
         try:
             outcome = self._parts.decisions.decide(MEND_CONTAINER, known.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = translation.sayable(
-                self._with_what_was_asked(known, outcome), known.context.cgroup_parent
-            )
+            changes, left_out = translation.sayable(self._with_what_was_asked(known, outcome), known.context.folder)
             self._parts.decisions.record(known.context, self._transport, left_out)
         except Exception:  # noqa: BLE001 - one pod never stops the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
         return changes
 
-    def _with_what_was_asked(self, known: InventoryContainer, outcome: Outcome) -> Changes:
+    def _with_what_was_asked(self, known: InventoryEntry, outcome: Outcome) -> Changes:
         """Return what was decided, and what the kubelet had asked for where only an earlier decision set a value."""
         changes, before = outcome.changes, known.changes
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
@@ -217,7 +215,7 @@ class Reapply:
         return Changes({name: value for name, value in back.items() if name in before.knobs}) | changes
 
     def _update(
-        self, known: InventoryContainer, changes: Changes, number: str, reported: m.Container | None = None
+        self, known: InventoryEntry, changes: Changes, number: str, reported: m.Container | None = None
     ) -> m.ContainerUpdate | None:
         try:
             return translation.update(changes, number, self._parts.executor.on_v2, reported)
@@ -225,9 +223,9 @@ class Reapply:
             self._tell(known, changes, f"it cannot be said to the runtime: {plain(str(error))}")
             return None
 
-    def _beside(self, known: InventoryContainer, changes: Changes) -> None:
+    def _beside(self, known: InventoryEntry, changes: Changes) -> None:
         """Do what no update can say."""
-        executor, folder = self._parts.executor, known.context.cgroup_parent
+        executor, folder = self._parts.executor, known.context.folder
         deeds: list[Callable[[], list[Result]]] = []
         if clears_cpus(changes):
             deeds.append(lambda: clear_cpus(executor, folder))
@@ -242,9 +240,9 @@ class Reapply:
             except Exception:  # noqa: BLE001 - one pod never stops the others
                 _log.exception("mode %s: a write failed", self._transport)
 
-    def _tell(self, known: InventoryContainer, changes: Changes, reason: str) -> None:
+    def _tell(self, known: InventoryEntry, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
-        target = known.context.cgroup_parent
+        target = known.context.folder
         said = translation.updatable(changes, self._parts.executor.on_v2).knobs
         results = [Result(target, knob, value, outcome, reason) for knob, value in said.items() if value != ""]
         self._parts.decisions.record(known.context, self._transport, results)

@@ -27,16 +27,15 @@ from nri.agent.model import (
     QUOTA,
     SHARES,
     Changes,
-    ContainerContext,
+    Container,
     Setting,
     Write,
-    while_created,
     writes,
 )
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.transports import messages, translation
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.agent.transports.reapply import PORTION
 from nri.agent.writing.cpus import value_of
 from nri.api import messages as m
@@ -62,7 +61,7 @@ _LEFT_OUT: Final = "the runtime took the update and did not set it, so it was wr
 class _Due(NamedTuple):
     """An update of one container, and the places of its values in what was asked for."""
 
-    known: InventoryContainer
+    known: InventoryEntry
     update: m.ContainerUpdate
     values: dict[str, Setting]
     places: list[int]
@@ -93,7 +92,7 @@ class RuntimeUpdates:
         #: Values that were refused, by container and knob, each with the time until which it is not told again.
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
         #: Values for others, by the container that was being created then; not looked at yet.
-        self._room: dict[str, list[tuple[ContainerContext, list[Write]]]] = {}
+        self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
         #: Knobs that a runtime is not told, because a later agent reads from its view what was asked for.
         self._asked_for = _ASKED if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
@@ -131,7 +130,7 @@ class RuntimeUpdates:
         listed = dict(self._held.containers())
         by_folder: dict[str, str] = {}
         if wanted:
-            by_folder = {tidy(known.context.cgroup_parent).rpartition("/")[2]: key for key, known in listed.items()}
+            by_folder = {tidy(known.context.folder).rpartition("/")[2]: key for key, known in listed.items()}
         places: dict[tuple[str, str], int] = {}
         for place, write in enumerate(wanted):
             number = by_folder.get(tidy(write.folder).rpartition("/")[2], "")
@@ -145,7 +144,7 @@ class RuntimeUpdates:
         made = (self._of(number, known, places) for number, known in listed.items() if known.decided)
         return [each for each in made if each is not None]
 
-    def _of(self, number: str, known: InventoryContainer, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _of(self, number: str, known: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
         values = {
             name: value
             for name, value in known.decided.items()
@@ -212,7 +211,7 @@ class RuntimeUpdates:
 
     # -- requests of the kubelet --------------------------------------------------------------------------------------
 
-    def kept(self, known: InventoryContainer, requested: m.LinuxResources) -> Changes:
+    def kept(self, known: InventoryEntry, requested: m.LinuxResources) -> Changes:
         """Return the values to be kept when a kubelet asks for resources: those that it asks for again are not."""
         asked = messages.reported(requested)
         anew = {
@@ -227,7 +226,7 @@ class RuntimeUpdates:
 
     # -- creations ----------------------------------------------------------------------------------------------------
 
-    def room(self, created: str, new: ContainerContext, time_left_s: float | None) -> list[m.ContainerUpdate]:
+    def room(self, created: str, new: Container, time_left_s: float | None) -> list[m.ContainerUpdate]:
         """Ask the hooks what the creation of a container asks of those that run; return the updates.
 
         Args:
@@ -253,25 +252,25 @@ class RuntimeUpdates:
     def _moved(
         self,
         number: str,
-        known: InventoryContainer,
-        new: ContainerContext,
-        looked_at: list[tuple[ContainerContext, list[Write]]],
+        known: InventoryEntry,
+        new: Container,
+        looked_at: list[tuple[Container, list[Write]]],
     ) -> m.ContainerUpdate | None:
         """Decide for one container that runs; what no update can say is written at once."""
         decisions, executor, context = self._parts.decisions, self._parts.executor, known.context
-        outcome = decisions.decide(MAKE_ROOM, while_created(context, new), self.name)
-        changes, left_out = translation.sayable(outcome.changes, context.cgroup_parent)
+        outcome = decisions.decide(MAKE_ROOM, replace(context, new=new), self.name)
+        changes, left_out = translation.sayable(outcome.changes, context.folder)
         if not changes.knobs and not left_out:
             return None
         said, rest = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
-        results = executor.write(writes(context.cgroup_parent, rest), keep=False) if rest else []
+        results = executor.write(writes(context.folder, rest), keep=False) if rest else []
         decisions.record(context, self.name, [*left_out, *results])
         update = translation.update(said, number, executor.on_v2)
         if update is not None:
             update.ignore_failure = True
             known.decided.update(said.knobs)
             known.said.update(said.knobs)
-            looked_at.append((context, writes(context.cgroup_parent, said)))
+            looked_at.append((context, writes(context.folder, said)))
         return update
 
     def created(self, number: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator.node import BatchRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import NO_CHANGES, Changes, ContainerContext, ExtendedResources, HookError, PodContext
+from nri.agent.model import NO_CHANGES, Changes, Container, ExtendedResources, HookError, Pod
 
 AMOUNT = st.integers(min_value=1, max_value=10**6)
 
@@ -24,8 +24,8 @@ def ask(cpu: int | None, memory: int | None, request: int | None = None) -> Exte
     )
 
 
-def pod(*containers: ExtendedResources, qos: str = "BE") -> PodContext:
-    return PodContext(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
+def pod(*containers: ExtendedResources, qos: str = "BE") -> Pod:
+    return Pod(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
 
 
 @given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
@@ -50,14 +50,14 @@ def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: Extended
 def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
     rule = BatchRule(has_quota=False, ratio=2.0)
     assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.knobs.get("cpu.cfs_quota") == -1
-    changes = batch_resource.container(ContainerContext(pod(), extended=ask(500, 1024)), rule).changes
+    changes = batch_resource.container(Container(pod(), extended=ask(500, 1024)), rule).changes
     assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit")) == (-1, 1024)
 
 
 @given(AMOUNT, st.floats(min_value=1.01, max_value=10))
 def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
     rule = BatchRule(ratio=ratio)
-    alone = batch_resource.container(ContainerContext(pod(), extended=ask(cpu, 1)), rule).changes
+    alone = batch_resource.container(Container(pod(), extended=ask(cpu, 1)), rule).changes
     assert alone.knobs.get("cpu.cfs_quota") == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.knobs.get(
         "cpu.cfs_quota"
     )
@@ -67,13 +67,13 @@ def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) ->
 def test_pods_of_other_classes_are_left_alone(qos: str) -> None:
     context = pod(ask(500, 1024), qos=qos)
     assert batch_resource.pod(context, BatchRule()).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(Container(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
-    bare = PodContext(labels={names.LABEL_QOS: "BE"})
+    bare = Pod(labels={names.LABEL_QOS: "BE"})
     assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(bare), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(Container(bare), BatchRule()).changes == NO_CHANGES
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
 ) -> None:
     """`bad_batch_spec_told`."""
     given = {batch_resource.ANNOTATION_EXTENDED: text}
-    bad = PodContext(labels={names.LABEL_QOS: "BE"}, annotations=given)
+    bad = Pod(labels={names.LABEL_QOS: "BE"}, annotations=given)
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.pod(bad, BatchRule())
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
-        batch_resource.container(ContainerContext(bad), BatchRule())
+        batch_resource.container(Container(bad), BatchRule())
     assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    assert batch_resource.container(Container(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
     told = replace(bad, extended={"app": ask(500, 1024, 500)})
     assert batch_resource.pod(told, BatchRule()).changes.knobs.get("cpu.shares") == 512
     assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
@@ -120,12 +120,12 @@ def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> Non
     other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
     found = []
     for extended in (own, other, None):
-        of_pod = PodContext(
+        of_pod = Pod(
             labels={"koordinator.sh/qosClass": "BE"},
             annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
             extended=None if extended is None else {"c": extended},
         )
-        of_container = ContainerContext(of_pod, name="c", extended=extended)
+        of_container = Container(of_pod, name="c", extended=extended)
         pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.knobs.get("cpu.shares")
         found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares")))
     assert found == [(1024, 1024), (512, 512), (512, 512)]

@@ -19,7 +19,7 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.hook_calls import HookCalls
 from nri.agent.koordinator.hook_server import HooksTransport
 from nri.agent.koordinator.node import Node
-from nri.agent.model import PodContext
+from nri.agent.model import Pod
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
 from nri.errors import NriError
@@ -199,7 +199,7 @@ def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_nex
     decided: list[str] = []
     twice = threading.Event()
 
-    def decide(_: object, stage: str, context: PodContext, transport: str) -> Outcome:
+    def decide(_: object, stage: str, context: Pod, transport: str) -> Outcome:
         decided.append(context.uid)
         if len(decided) == 4:
             twice.set()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.documents import OFF
-from nri.agent.koordinator.memory_qos import CACHE_SWITCH, Container, Pod, of_pod, parse, targets
+from nri.agent.koordinator.memory_qos import CACHE_SWITCH, QosContainer, QosPod, of_pod, parse, targets
 from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -182,7 +182,9 @@ def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
     least: int, low: int, slow: int, request: int, limit: int
 ) -> None:
     config = {"minLimitPercent": least, "lowLimitPercent": low, "throttlingPercent": slow}
-    pod = Pod("top/burstable/p", BURSTABLE, config, request, [Container("top/burstable/p/c", request, request + limit)])
+    pod = QosPod(
+        "top/burstable/p", BURSTABLE, config, request, [QosContainer("top/burstable/p/c", request, request + limit)]
+    )
     found = {(each.folder, each.knob): each.value for each in targets([pod], CLASSES, 1 << 50, FOLDERS)}
     own = {knob: value for (folder, knob), value in found.items() if folder.endswith("/c")}
     assert own["memory.min"] <= request >= own["memory.low"]
@@ -193,7 +195,7 @@ def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
 
 
 def test_where_the_node_is_not_known_nothing_without_a_limit_is_slowed_down() -> None:
-    pod = Pod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [Container("p/c", 0, 0)])
+    pod = QosPod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [QosContainer("p/c", 0, 0)])
     assert "memory.high" not in {each.knob for each in targets([pod], {}, None, FOLDERS)}
 
 
@@ -231,6 +233,6 @@ def test_a_pod_without_an_annotation_has_the_nodes_word() -> None:
 def test_a_page_cache_is_limited_by_a_size_or_a_share_of_the_limit(
     config: dict[str, int], limit: int, expected: dict[str, int]
 ) -> None:
-    pod = Pod("p", BURSTABLE, config, 0, [Container("p/c", 0, limit)], limit)
+    pod = QosPod("p", BURSTABLE, config, 0, [QosContainer("p/c", 0, limit)], limit)
     found = {each.knob: each.value for each in targets([pod], {}, None, FOLDERS) if each.folder == "p"}
     assert {knob: found[knob] for knob in (CACHE_SWITCH, CACHE_SIZE) if knob in found} == expected

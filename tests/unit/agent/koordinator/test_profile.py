@@ -10,13 +10,13 @@ from nri.agent.koordinator.profile import POD_ANNOTATIONS, PROFILE
 from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
-from nri.agent.model import PodContext
+from nri.agent.model import Pod
 from nri.agent.profile import load
 from nri.agent.settings import AgentSettings
 
 HOOKS = ("Resctrl", "TCNetworkQoS", "TerwayQoS")
 READERS = {annotation.key: annotation.strategy for annotation in POD_ANNOTATIONS}
-BAD = PodContext(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
+BAD = Pod(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
 
 
 def test_without_a_word_hooks_and_strategies_are_on_as_koordinator_has_them() -> None:
@@ -49,5 +49,5 @@ def test_each_annotation_is_told_once_for_each_that_reads_it_and_is_on() -> None
 
 
 def test_of_good_annotations_there_is_nothing_to_tell() -> None:
-    good = PodContext(annotations=dict.fromkeys(BAD.annotations, "{}"))
+    good = Pod(annotations=dict.fromkeys(BAD.annotations, "{}"))
     assert PROFILE.unreadable(good, Node(gates=frozenset(HOOKS)), READERS.values()) == {}

@@ -19,7 +19,7 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.resctrl import ClassResctrl, Schemata, cache_mask, class_bandwidth, class_schemata, group_of
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
-from nri.agent.model import ContainerContext, HookError, PodContext, Resctrl
+from nri.agent.model import Container, HookError, Pod, Resctrl
 from nri.agent.settings import AgentSettings
 from nri.host import read_topology
 from tests.support.host_trees import write_files
@@ -31,8 +31,8 @@ CACHE = Cache((0, 1), 0xFFF, resctrl.INTEL)
 BE_THIRD = {"resourceQOSStrategy": {"beClass": {"resctrlQOS": {"enable": True, "mbaPercent": 33}}}}
 
 
-def pod(text: str) -> PodContext:
-    return PodContext(uid="u", annotations={resctrl.ANNOTATION_RESCTRL: text})
+def pod(text: str) -> Pod:
+    return Pod(uid="u", annotations={resctrl.ANNOTATION_RESCTRL: text})
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 31))
@@ -59,8 +59,8 @@ def test_intel_bandwidths_are_rounded_up_to_tens_and_amds_are_of_160(percent: in
 
 def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
     """`resctrl_class_needs_group`."""
-    assert resctrl.container(ContainerContext(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
-    bad = ContainerContext(pod("not-json"))
+    assert resctrl.container(Container(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
+    bad = Container(pod("not-json"))
     with pytest.raises(HookError, match=r"node\.koordinator\.sh/resctrl"):
         resctrl.container(bad)
     assert resctrl.container(bad, Quirks.REFERENCE).changes.resctrl == Resctrl("koordlet-u")
@@ -71,7 +71,7 @@ def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
 def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
     groups = ["koordlet-u", "koordlet-gone", "BE", "mon_groups"]
     assert resctrl.stale(groups, [pod("{}")]) == ["koordlet-gone"]
-    assert resctrl.stale(groups, [PodContext(uid="u")]) == ["koordlet-gone", "koordlet-u"]
+    assert resctrl.stale(groups, [Pod(uid="u")]) == ["koordlet-gone", "koordlet-u"]
 
 
 def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
@@ -81,9 +81,9 @@ def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
 
 
 def test_a_pod_without_annotation_has_no_group_to_make_or_to_remove() -> None:
-    plain = PodContext(uid="u")
+    plain = Pod(uid="u")
     assert resctrl.pod(plain, CACHE).changes.resctrl is None
-    assert resctrl.container(ContainerContext(plain)).changes.resctrl is None
+    assert resctrl.container(Container(plain)).changes.resctrl is None
     assert resctrl.removal(plain).changes.resctrl is None
 
 

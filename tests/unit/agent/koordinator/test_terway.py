@@ -14,7 +14,7 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.model import HookError, PodContext
+from nri.agent.model import HookError, Pod
 from nri.host import Outcome, Root
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -87,9 +87,9 @@ def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone
 
 def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
     limits = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"80M","egressLimit":"8"}'}
-    good = PodContext("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
-    bad = PodContext("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
-    plain = PodContext("ns", "plain", "3")
+    good = Pod("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
+    bad = Pod("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
+    plain = Pod("ns", "plain", "3")
     text, errors = terway.pods_text([(good, "Burstable"), (bad, "BestEffort"), (plain, "BestEffort")])
     found = json.loads(text)
     assert set(found) == {"1", "3"}

@@ -8,15 +8,15 @@ import pytest
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import names as n
-from nri.agent.loops.round import StrategyPod
+from nri.agent.model import Pod
 from nri.agent.pods.running import running
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 
 
-def made(world: LoopWorld, manifest: dict[str, object]) -> StrategyPod:
+def made(world: LoopWorld, manifest: dict[str, object]) -> Pod:
     (found,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
-    return StrategyPod(found)
+    return found
 
 
 def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: Path) -> None:
@@ -24,8 +24,8 @@ def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: 
     assert [each.name for each in made(world, pod("a")).containers] == ["c"]
     early = pod("b")
     early["status"]["containerStatuses"][0]["containerID"] = ""
-    assert made(world, early).containers == []
-    assert made(world, pod("c", runtimeClassName="kata")).containers == []
+    assert made(world, early).containers == ()
+    assert made(world, pod("c", runtimeClassName="kata")).containers == ()
 
 
 def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Path) -> None:

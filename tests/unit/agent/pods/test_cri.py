@@ -126,8 +126,8 @@ def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, sour
     assert manifest.active(pod)
     folder = pod_folder(pod, "cgroupfs")
     assert folder == f"kubepods/burstable/pod{UID}"
-    context = manifest.container_context(pod, folder, "main", "cgroupfs")
-    assert context.cgroup_parent == f"{folder}/c1"
+    (context,) = manifest.listed_pod(pod, folder, "", "cgroupfs").containers
+    assert context.folder == f"{folder}/c1"
     assert context.resources is not None
     assert (context.resources.cpu_shares, context.resources.cfs_quota) == (512, 50000)
 

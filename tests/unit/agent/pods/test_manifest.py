@@ -26,7 +26,7 @@ def test_a_pods_resources_are_the_sum_or_the_greatest_initializer_and_the_overhe
             "overhead": {"cpu": "100m"},
         }
     }
-    resources = manifest.pod_context(pod, "").resources
+    resources = manifest.listed_pod(pod, "").resources
     assert resources is not None
     assert resources.cpu_shares == 4100 * 1024 // 1000
     assert resources.cfs_quota == 310_000
@@ -64,7 +64,7 @@ def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() 
             "initContainers": [{"name": "s", "restartPolicy": "Always", **own}, {"name": "i", **own}],
         },
     }
-    decision = batch_resource.pod(manifest.pod_context(pod, "kubepods/podu"), BatchRule())
+    decision = batch_resource.pod(manifest.listed_pod(pod, "kubepods/podu"), BatchRule())
     assert (decision.changes.knobs["cpu.shares"], decision.changes.knobs["cpu.cfs_quota"]) == (2048, 200_000)
 
 
@@ -75,12 +75,14 @@ def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:
         "spec": {"containers": [own]},
         "status": {"containerStatuses": [{"name": "c", "containerID": "containerd://1"}, {"name": "gone"}]},
     }
-    context = manifest.container_context(pod, "kubepods/podu", "c")
+    listed = manifest.listed_pod(pod, "kubepods/podu")
+    (context,) = listed.containers
     assert context.extended is not None
     assert context.extended.limits == {names.BATCH_CPU: 1000}
-    assert context.cgroup_parent == "kubepods/podu/cri-containerd-1.scope"
-    assert list(manifest.containers_of(pod)) == ["c"]
-    assert manifest.container_context(pod, "kubepods/podu", "absent").cgroup_parent == ""
-    assert manifest.sandbox_context(pod, "kubepods/podu", "").cgroup_parent == ""
+    assert context.folder == "kubepods/podu/cri-containerd-1.scope"
+    assert listed.main_containers == listed.containers
+    assert listed.sandbox is not None
+    assert listed.sandbox.folder == ""
     bare = {**pod, "spec": {"containers": [{"name": "c"}]}}
-    assert manifest.container_context(bare, "", "c").extended is None, "the hook that knows the annotation reads it"
+    (context,) = manifest.listed_pod(bare, "kubepods/podu").containers
+    assert context.extended is None, "the hook that knows the annotation reads it"

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from nri.agent import cgroup_paths as paths
-from nri.agent.model import ContainerContext, PodContext, Resources
+from nri.agent.model import Container, Pod, Resources
+from nri.agent.pods.manifest import started_of
 from nri.agent.pods.nri import NriPods, api_pod
-from nri.agent.pods.running import running, started_of
+from nri.agent.pods.running import running
 from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Root, detect
@@ -75,8 +76,8 @@ def test_every_form_of_a_path_becomes_the_folder_that_there_is(
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
         runtime.add(plugin)
         (found,) = running(pods.pods(), detect(Root(tmp_path)), paths.CGROUPFS)
-    assert (found.folder, found.container("app").cgroup_parent) == (folder, own)
-    assert found.pod["status"]["qosClass"] == kube
+    assert (found.folder, found.containers[0].folder) == (folder, own)
+    assert found.kube_class == kube
 
 
 def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Path) -> None:
@@ -93,11 +94,11 @@ def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Pa
 
 
 def test_nothing_is_asked_for_where_nothing_was_given() -> None:
-    pod = PodContext(uid="u", cgroup_parent="kubepods/besteffort/podu")
-    found = api_pod(pod, [ContainerContext(pod, id="containerd://c", name="app")])
+    pod = Pod(uid="u", folder="kubepods/besteffort/podu")
+    found = api_pod(pod, [Container(pod, id="containerd://c", name="app")])
     assert found["spec"]["containers"] == [{"name": "app", "resources": {"requests": {}, "limits": {}}}]
     assert found["cgroups"] == {}
-    assert "cgroupParent" not in api_pod(PodContext(uid="u"), [])
+    assert "cgroupParent" not in api_pod(Pod(uid="u"), [])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
     pods.subscribe(heard.set)
     pods.start()
     try:
-        held.put_pod("s1", PodContext(uid="u"))
+        held.put_pod("s1", Pod(uid="u"))
         assert heard.wait(30), "nobody was told of a new pod"
     finally:
         pods.stop()
@@ -190,7 +191,7 @@ def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
     assert not pods.synced, "nobody tells it anything"
     for number, held in enumerate(helds):
         pods.follow(held, lambda *_: None)
-        held.put_pod(str(number), PodContext(uid=str(number)))
+        held.put_pod(str(number), Pod(uid=str(number)))
         held.put(f"c{number}", _container(str(number)))
     helds[0].note_problem("")
     assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode proxy")
@@ -199,10 +200,10 @@ def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
     assert [each["metadata"]["uid"] for each in pods.pods()] == ["0", "1"]
 
 
-def _container(pod_id: str) -> InventoryContainer:
+def _container(pod_id: str) -> InventoryEntry:
 
-    context = ContainerContext(PodContext(uid=pod_id), id="containerd://c", name="app", resources=Resources())
-    return InventoryContainer(pod_id, context, created=True)
+    context = Container(Pod(uid=pod_id), id="containerd://c", name="app", resources=Resources())
+    return InventoryEntry(pod_id, context, created=True)
 
 
 def test_an_eviction_is_asked_of_the_runtime_that_has_the_container() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.node import Node
-from nri.agent.pods.running import key_of, plain_context, running
+from nri.agent.pods.manifest import listed_pod
+from nri.agent.pods.running import running
 from tests.support.standalone_world import World
 
 
@@ -32,10 +33,10 @@ def test_a_pod_has_the_folder_that_the_kubelets_driver_gives_it_and_its_pause_co
     world = World(tmp_path, Node(), driver=driver)
     folder = world.pod(pod(), sandbox="pause")
     (found,) = running([pod()], world.parts.executor.hierarchies, driver)
-    assert (found.folder, found.sandbox_id) == (folder, "containerd://pause")
-    assert world.parts.executor.hierarchies.exists(found.sandbox().cgroup_parent)
-    assert world.parts.executor.hierarchies.exists(found.container("c").cgroup_parent)
-    assert key_of(found.pod) == "ns/u1"
+    assert (found.folder, found.sandbox.id) == (folder, "containerd://pause")
+    assert world.parts.executor.hierarchies.exists(found.sandbox.folder)
+    assert world.parts.executor.hierarchies.exists(found.main_containers[0].folder)
+    assert found.key == "ns/u1"
 
 
 def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: Path) -> None:
@@ -45,8 +46,8 @@ def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: P
     folder = world.pod(crio)
     world.cgroup(f"{folder}/crio-pause")
     (found,) = running([crio], world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert found.sandbox_id == "cri-o://pause"
-    assert found.container("c").cgroup_parent == f"{folder}/crio-c1"
+    assert found.sandbox.id == "cri-o://pause"
+    assert found.main_containers[0].folder == f"{folder}/crio-c1"
 
 
 def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: Path) -> None:
@@ -55,9 +56,9 @@ def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: P
     early = pod()
     early["status"]["containerStatuses"].append({"name": "d", "containerID": ""})
     hierarchies = world.parts.executor.hierarchies
-    assert [each.sandbox_id for each in running([early], hierarchies, paths.CGROUPFS)] == [""]
+    assert [each.sandbox.id for each in running([early], hierarchies, paths.CGROUPFS)] == [""]
     world.cgroup(f"{folder}/new")
-    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
+    assert [each.sandbox.id for each in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
 
 
 def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> N
     bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}, {"metadata": "text"}]
     listed = [pod("done", "Succeeded"), pod("failed", "Failed"), pod("soon", "Pending"), *bad]
     found = running(listed, world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert [each.pod["metadata"]["uid"] for each in found] == ["soon"]
+    assert [each.uid for each in found] == ["soon"]
 
 
 def mirror(uid: str, hashed: str) -> dict[str, Any]:
@@ -92,11 +93,11 @@ def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_pat
     (found,) = running([slices], hierarchies, paths.CGROUPFS)
     whole = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice"
     assert (found.folder, found.driver) == (whole, paths.SYSTEMD)
-    assert found.container("c").cgroup_parent == f"{whole}/cri-containerd-u1c.scope"
+    assert found.main_containers[0].folder == f"{whole}/cri-containerd-u1c.scope"
     (found,) = running([{**pod(), "cgroupParent": "/mine/kubepods/podu1/"}], hierarchies, paths.SYSTEMD)
     assert (found.folder, found.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
     (found,) = running([{**pod(), "cgroups": {"c": "mine/crio-u1c"}}], hierarchies, paths.CGROUPFS)
-    assert found.container("c").cgroup_parent == "mine/crio-u1c"
+    assert found.main_containers[0].folder == "mine/crio-u1c"
     (found,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
     assert found.folder == "kubepods/burstable/podu1"
 
@@ -111,9 +112,9 @@ def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) ->
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
     told: list[str] = []
     found = running([many, odd, statuses, pod()], hierarchies, paths.CGROUPFS, lambda key, error: told.append(key))
-    listed = {each.pod["metadata"]["uid"]: each for each in found}
+    listed = {each.uid: each for each in found}
     assert (list(listed), told) == (["odd", "u1"], ["ns/many", "ns/statuses"])
-    context = plain_context(listed["odd"])
+    context = listed["odd"]
     assert (context.labels, context.annotations, context.uid) == ({}, {"c": "text"}, "odd")
 
 
@@ -122,16 +123,16 @@ def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> No
     folder = world.pod(pod())
     world.cgroup(f"{folder}/crio-other.scope")
     hierarchies = world.parts.executor.hierarchies
-    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
+    assert [each.sandbox.id for each in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
     foreign = pod()
     foreign["status"]["containerStatuses"][0]["containerID"] = "unknown://u1c"
-    assert [each.sandbox_id for each in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
+    assert [each.sandbox.id for each in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
 
 
 def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(tmp_path: Path) -> None:
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
     (found,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
-    assert found.sandbox_id == ""
+    assert found.sandbox.id == ""
 
 
 def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], d
     found = running(
         [liar, pod()], world.parts.executor.hierarchies, driver, lambda _key, error: told.append(str(error))
     )
-    assert [each.pod["metadata"]["uid"] for each in found] == ["u1"]
+    assert [each.uid for each in found] == ["u1"]
     assert len(told) == 1 and told[0].isprintable() and len(told[0]) < 200
 
 
@@ -173,4 +174,25 @@ def test_a_container_whose_id_leads_elsewhere_has_no_folder(number: str, driver:
     world, liar = World(tmp_path, Node(), driver=driver), pod()
     liar["status"]["containerStatuses"][0]["containerID"] = f"containerd://{number}"
     (found,) = running([liar], world.parts.executor.hierarchies, driver)
-    assert found.container("c").cgroup_parent == ""
+    assert found.main_containers[0].folder == ""
+
+
+def test_its_containers_are_below_its_folder_and_refer_to_it() -> None:
+    manifest = pod("u")
+    manifest["spec"]["initContainers"] = [{"name": "i"}]
+    manifest["status"]["initContainerStatuses"] = [{"name": "i", "containerID": "containerd://2"}]
+    listed = listed_pod(manifest, "kubepods/podu", "containerd://p", "cgroupfs")
+    (main,) = listed.main_containers
+    assert (main.name, main.folder, main.pod) == ("c", "kubepods/podu/uc", listed)
+    assert listed.containers == (main,)
+    assert [c.folder for c in listed.init_containers] == ["kubepods/podu/2"]
+    assert listed.sandbox is not None
+    assert (listed.sandbox.sandbox, listed.sandbox.folder) == (True, "kubepods/podu/p")
+
+
+def test_names_of_a_pod_whose_resources_cannot_be_read_remain_usable() -> None:
+    manifest = pod("u", labels={"a": "b"})
+    manifest["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
+    listed = listed_pod(manifest, "kubepods/podu")
+    assert (listed.uid, listed.labels, listed.kube_class, listed.containers) == ("u", {"a": "b"}, "Burstable", ())
+    assert isinstance(listed.problem, ValueError)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import cpi
 from nri.agent.rubik.cpi import Baseline, Online
-from nri.agent.rubik.pods import Container, Pod
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.support.counted import Counted, counting
@@ -326,5 +326,5 @@ def test_a_sample_may_have_the_time_of_the_last_one() -> None:
 
 
 def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
-    pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
+    pod = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))
     assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import dyn_cache
 from nri.agent.rubik.dyn_cache import ANNOTATION, Block, Misses, Shares
-from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.support.counted import Counted, counting
@@ -124,7 +125,9 @@ def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
 
 
 def _pod(name: str, level: str) -> Pod:
-    return Pod(name, annotations={PREEMPTIBLE: "true", ANNOTATION: level}, containers=(Container("1", folder=name),))
+    return Pod(
+        uid=name, annotations={PREEMPTIBLE: "true", ANNOTATION: level}, containers=(Container(id="1", folder=name),)
+    )
 
 
 @given(st.integers(1, 31), st.integers(1, 100))
@@ -142,7 +145,12 @@ def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
 
 
 def test_tasks_are_moved_container_by_container_and_a_bad_level_costs_one_pod() -> None:
-    pods = [_pod("a", "low"), _pod("b", "LOW"), _pod("c", ""), Pod("on", containers=(Container("1", folder="on"),))]
+    pods = [
+        _pod("a", "low"),
+        _pod("b", "LOW"),
+        _pod("c", ""),
+        Pod(uid="on", containers=(Container(id="1", folder="on"),)),
+    ]
     processes = {"a": [1, 2], "b": [3], "c": [], "on": [4]}
     assert dyn_cache.tasks(pods, "dynamic", processes) == {"rubik_low": [1, 2]}
     assert dyn_cache.tasks([_pod("c", ""), _pod("a", "")], "static", processes) == {"rubik_max": [1, 2]}

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Pod
 from nri.agent.rubik import dyn_memory
 from nri.agent.rubik.dyn_memory import MemoryHigh
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP
 from tests.support.rubik_world import RubikWorld, pod, run_pod
 
@@ -106,7 +107,7 @@ def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
     assert "dynMemory: offline pods have no limit: unsupported here" in world.loops.health()[1]
 
 
-OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+OFF = Pod(uid="u", folder="p", labels={PREEMPTIBLE: "true"})
 
 
 #: Percents of the memory that are free, and in how many readings in a row.
@@ -140,10 +141,10 @@ def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | 
 
 def test_a_pod_that_becomes_online_is_free_again() -> None:
     assert [each.value for each in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
-    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod("u", folder="p"), 5)] == [
+    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod(uid="u", folder="p"), 5)] == [
         ("memory.high", "-1")
     ]
-    assert dyn_memory.writes(Pod("u"), Pod("u"), 5) == []
+    assert dyn_memory.writes(Pod(uid="u"), Pod(uid="u"), 5) == []
 
 
 def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.model import Pod
 from nri.agent.rubik import evict
 from nri.agent.rubik.cpu_evict import Window
 from nri.agent.rubik.evict import Cooldown, Sample
 from nri.agent.rubik.memory_evict import memory_percent
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.psi import pressed
 from nri.agent.rubik.service import Ticks
 from tests.support.host_trees import write_files
@@ -235,11 +236,11 @@ S = 10**9
 
 
 def _off(name: str, namespace: str = "default", started: float | None = None) -> Pod:
-    return Pod(name, name, namespace, labels={PREEMPTIBLE: "true"}, started=started)
+    return Pod(namespace, name, name, labels={PREEMPTIBLE: "true"}, started=started)
 
 
 def test_the_biggest_goes_of_those_that_may() -> None:
-    pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("online", "online")]
+    pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("", "online", "online")]
     use = {"big": 90.0, "small": 1.0, "middle": 5.0, "online": 99.0}
     chosen = evict.victim(evict.candidates(pods, from_apiserver=False), use)
     assert chosen is not None

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Pod
 from nri.agent.rubik import io_cost
 from nri.agent.rubik.io_cost import Device, NodeDevices, Parameters
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP, write_files
 from tests.support.needs import need_root
 from tests.support.rubik_world import RubikWorld, pod, run_pod
@@ -157,9 +158,9 @@ def test_written_pages_count_only_where_the_kernel_was_told_so() -> None:
 
 
 def test_weights_of_pods() -> None:
-    off = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+    off = Pod(uid="u", folder="p", labels={PREEMPTIBLE: "true"})
     assert [each.value for each in io_cost.pod_writes(off, "77")] == ["10", "77"]
-    assert [each.value for each in io_cost.pod_writes(Pod("u", folder="p"), "")] == ["1000"]
+    assert [each.value for each in io_cost.pod_writes(Pod(uid="u", folder="p"), "")] == ["1000"]
 
 
 @pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import preemption
-from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.preemption import Net
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
@@ -145,8 +146,8 @@ def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
     assert sum("memory.qos_level of" in each and "cannot be put back" in each for each in world.loops.errors) == 2
 
 
-ON = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
-OFF = Pod("u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.containers)
+ON = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))
+OFF = Pod(uid="u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.containers)
 ALL = ("cpu", "memory", "net")
 
 
@@ -168,7 +169,7 @@ def test_a_pod_that_becomes_online_is_reported_and_one_that_becomes_offline_is_a
 
 
 def test_the_host_network_is_not_controlled_for_one_pod() -> None:
-    pod = Pod("u", folder="p", annotations=OFF.annotations, host_network=True)
+    pod = Pod(uid="u", folder="p", annotations=OFF.annotations, host_network=True)
     assert preemption.decide(None, pod, ["net"], 7, lambda folder, knob: "0").enable == 0
 
 

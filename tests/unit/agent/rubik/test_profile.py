@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.model import PodContext
+from nri.agent.model import Pod
 from nri.agent.ownership import KnobConflict, check, check_apart
 from nri.agent.profile import StrategyRow, load, profile_of
 from nri.agent.rubik.pods import PREEMPTIBLE
@@ -80,7 +80,7 @@ def test_every_service_can_be_previewed() -> None:
 
 
 def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
-    context = PodContext(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
+    context = Pod(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
     assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
         "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
     }

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import quota_burst
-from nri.agent.rubik.pods import Container, Pod
 from nri.agent.rubik.quota_burst import ANNOTATION, Quota
 from tests.support.rubik_world import RubikWorld, create_container, pod
 
@@ -131,11 +131,11 @@ def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quot
     assert bursts(world, a) == ("100000", "100000")
 
 
-POD = Pod("u", folder="p", containers=(Container("1", folder="p/1"), Container("2", folder="p/2")))
+POD = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"), Container(id="2", folder="p/2")))
 
 
 def _asking(text: str) -> Pod:
-    return Pod("u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
+    return Pod(uid="u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
 
 
 def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import quota_turbo as turbo
-from nri.agent.rubik.pods import Container, Pod
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks
 from nri.config.complaint import WrongValue
@@ -459,17 +459,19 @@ def test_knobs_have_ranges(wrong: dict[str, int]) -> None:
 
 def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None:
     pod = Pod(
-        "u",
+        uid="u",
         folder="p",
-        containers=(Container("1", folder="p/1", cpu_limit=2), Container("2", folder="p/2", cpu_limit=0.5)),
+        containers=(Container(id="1", folder="p/1", cpu_limit=2), Container(id="2", folder="p/2", cpu_limit=0.5)),
     )
     assert [(each.folder, each.value) for each in turbo.restored(pod, lambda folder: 100_000)] == [
         ("p", "250000"), ("p/1", "200000"), ("p/2", "50000"),
     ]  # fmt: skip
-    assert turbo.restored(Pod("u", folder="p", containers=(Container("1", folder="p/1"),)), lambda folder: 1) == []
-    free = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
+    assert (
+        turbo.restored(Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),)), lambda folder: 1) == []
+    )
+    free = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
     assert [each.value for each in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
-    tiny = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0.001),))
+    tiny = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1", cpu_limit=0.001),))
     assert [each.value for each in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
 
 

@@ -24,7 +24,7 @@ BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
 def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
     pod = m.PodSandbox(uid="1-2")
     pod.linux.cgroup_parent = parent
-    assert contexts.pod_context(pod).cgroup_parent == folder
+    assert contexts.pod_context(pod).folder == folder
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
     pod.linux.cgroup_parent = parent
     container.linux.cgroups_path = told
     context = contexts.container_context(pod, container, "containerd")
-    assert (context.cgroup_parent, context.id) == (folder, "containerd://ID")
+    assert (context.folder, context.id) == (folder, "containerd://ID")
     assert context.pod == contexts.pod_context(pod)
 
 
@@ -62,7 +62,7 @@ def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
 def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_be() -> None:
     pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
     before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
-    assert before.cgroup_parent == ""
+    assert before.folder == ""
     assert contexts.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
     made = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
-    assert contexts.placed(before, pod, made, "nri-proxy").cgroup_parent == "kubepods/podu/real"
+    assert contexts.placed(before, pod, made, "nri-proxy").folder == "kubepods/podu/real"

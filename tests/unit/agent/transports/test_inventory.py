@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from nri.agent.model import ContainerContext, PodContext, Resources
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.model import Container, Pod, Resources
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 
 
 def filled() -> RuntimeInventory:
     held = RuntimeInventory()
     for number in ("1", "2"):
-        pod = PodContext(uid=f"uid{number}")
+        pod = Pod(uid=f"uid{number}")
         held.put_pod(f"p{number}", pod)
-        context = ContainerContext(pod, id=f"c{number}", env={"A": "b"}, resources=Resources(cfs_quota=7, cpu_shares=2))
-        held.put(f"c{number}", InventoryContainer(f"p{number}", context))
+        context = Container(pod, id=f"c{number}", env={"A": "b"}, resources=Resources(cfs_quota=7, cpu_shares=2))
+        held.put(f"c{number}", InventoryEntry(f"p{number}", context))
     return held
 
 
@@ -41,7 +41,7 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     held = filled()
     known = held.container("c1")
     assert known is not None
-    held.ask(known, ContainerContext(PodContext(uid="new"), env={"A": "b"}, resources=Resources(cfs_quota=9)))
+    held.ask(known, Container(Pod(uid="new"), env={"A": "b"}, resources=Resources(cfs_quota=9)))
     assert known.context.resources == Resources(cfs_quota=9, cpu_shares=2)
     assert known.asked == 1
     assert (known.context.pod.uid, known.context.env) == ("new", {})

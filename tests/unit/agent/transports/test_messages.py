@@ -49,7 +49,7 @@ def container(name: str, cpu: str = "", limit: str = "", **more: str) -> dict[st
 
 def test_an_nri_container_becomes_a_context() -> None:
     context = messages.container_context(nri_pod(), nri_container(shares=512, quota=-1, memory=-7))
-    assert (context.id, context.cgroup_parent) == ("containerd://cid", "/kubepods/podu/cri-containerd-cid.scope")
+    assert (context.id, context.folder) == ("containerd://cid", "/kubepods/podu/cri-containerd-cid.scope")
     assert context.env == {"A": "1", "D": "e=f"}
     assert context.resources == Resources(cpu_shares=512, cfs_quota=-1, memory_limit=-1)
     assert (context.pod.namespace, context.pod.labels) == ("ns", {"l": "1"})
@@ -59,14 +59,14 @@ def test_an_nri_container_becomes_a_context() -> None:
 def test_zero_is_not_set_and_no_linux_part_is_no_resources() -> None:
     assert messages.container_context(nri_pod(), nri_container()).resources == Resources()
     assert messages.container_context(nri_pod(), m.Container(id="c")).resources is None
-    assert messages.container_context(m.PodSandbox(), m.Container(id="c")).cgroup_parent == "cri-containerd-c.scope"
+    assert messages.container_context(m.PodSandbox(), m.Container(id="c")).folder == "cri-containerd-c.scope"
 
 
 def test_drivers_and_runtimes_have_their_folders() -> None:
     crio = messages.container_context(nri_pod(), m.Container(id="c"), "cri-o")
-    assert crio.cgroup_parent == "/kubepods/podu/crio-c.scope"
+    assert crio.folder == "/kubepods/podu/crio-c.scope"
     plain = messages.container_context(nri_pod(), m.Container(id="c"), driver="cgroupfs")
-    assert plain.cgroup_parent == "/kubepods/podu/c"
+    assert plain.folder == "/kubepods/podu/c"
     assert messages.container_id("c", {"io.kubernetes.docker.type": "container"}) == "docker://c"
 
 

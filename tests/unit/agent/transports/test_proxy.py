@@ -240,7 +240,7 @@ def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, 
     transport.plugin.start_container(pod, m.Container(id="c"))
     known = transport.plugin.held.container("c")
     assert known is not None
-    assert known.context.cgroup_parent == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
+    assert known.context.folder == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
 
 
 def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:

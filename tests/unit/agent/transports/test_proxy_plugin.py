@@ -40,7 +40,7 @@ def folder_of(plugin: ProxyPlugin, sandbox: m.PodSandbox, made: m.Container) -> 
     plugin.start_container(sandbox, made)
     known = plugin.held.container("ours")
     assert known is not None
-    return known.context.cgroup_parent
+    return known.context.folder
 
 
 SLICE = "kubepods.slice/kubepods-pod1.slice"
@@ -86,7 +86,7 @@ def test_a_container_has_its_folder_once_it_has_its_id(tmp_path: Path) -> None:
     made.post_create_container(pod(LS), container("theirs"))
     known = made.held.container("ours")
     assert known is not None
-    assert known.context.cgroup_parent == f"{POD}/theirs"
+    assert known.context.folder == f"{POD}/theirs"
     made.post_start_container(pod(LS), container("theirs"))
     made.post_start_container(pod(LS), m.Container(id="unknown"))
     assert known.created

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from nri.agent.hooks import MAKE_ROOM, Hook
-from nri.agent.model import Changes, ContainerContext, Decision, PodContext, RoomContext, Write
+from nri.agent.model import Changes, Container, Decision, Pod, Write
 from nri.agent.model import writes as writes_of
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.settings import AgentSettings
 from nri.agent.transports import messages
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.agent.transports.updates import RuntimeUpdates
 from nri.api import messages as m
 from nri.api.builders.update import Update
@@ -77,13 +77,13 @@ class World:
         self.held = RuntimeInventory()
         self.runtime = Runtime(self.parts, self.folders)
         for name, path in self.folders.items():
-            context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, path)
-            self.held.put(name, InventoryContainer("sandbox", context, created=True))
+            context = Container(Pod("ns", "p", agents.UID), f"x://{name}", name, path)
+            self.held.put(name, InventoryEntry("sandbox", context, created=True))
         self.updates = RuntimeUpdates(
             self.parts, self.held, "nri", lambda: cast(RuntimeHandle, self.runtime), self.clock
         )
 
-    def known(self, name: str) -> InventoryContainer:
+    def known(self, name: str) -> InventoryEntry:
         found = self.held.container(name)
         assert found is not None
         return found
@@ -182,8 +182,8 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     for number in range(40):
         name = f"c{number}"
         world.folders[name] = f"{POD}/{name}"
-        context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
-        world.held.put(name, InventoryContainer("sandbox", context, created=True))
+        context = Container(Pod("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
+        world.held.put(name, InventoryEntry("sandbox", context, created=True))
 
     def slow() -> None:
         world.clock.now += 5
@@ -296,7 +296,7 @@ def test_what_strategies_decided_outlives_the_runtimes_restart(tmp_path: Path) -
         assert held(made, "web").decided == {QUOTA: 20_000}
 
 
-def held(made: HookPlugin, name: str) -> InventoryContainer:
+def held(made: HookPlugin, name: str) -> InventoryEntry:
     found = made.held.container(name)
     assert found is not None
     return found
@@ -305,7 +305,7 @@ def held(made: HookPlugin, name: str) -> InventoryContainer:
 # -- room for a container that is being created ------------------------------------------------------------------------
 
 
-def shrink(context: RoomContext, _rules: object) -> Decision:
+def shrink(context: Container, _rules: object) -> Decision:
     """Best-effort containers make room for one that says so."""
     if context.new.name != "important" or context.name == "spared":
         return Decision()
@@ -381,6 +381,6 @@ def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monke
     updates = RuntimeUpdates(
         replace(world.parts, profile=profile), world.held, "nri", lambda: cast(RuntimeHandle, world.runtime)
     )
-    new = ContainerContext(name="important")
+    new = Container(name="important")
     assert updates.room("c", new, -1.0) == []
     assert world.known("a").decided == {}

@@ -14,11 +14,9 @@ from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
 from nri.agent.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
-from nri.agent.model import QUOTA, ContainerContext, PodContext, Write, pod_writes, writes
+from nri.agent.model import MAX_CONTAINERS, QUOTA, Container, Pod, Write, pod_writes, writes
 from nri.agent.parts import Parts
 from nri.agent.pods import manifest
-from nri.agent.pods.manifest import RunningPod
-from nri.agent.pods.running import key_of
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
 from nri.host.cgroups.hierarchies import Hierarchies
@@ -27,8 +25,6 @@ __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
 #: The name of this transport.
 NAME: Final = "standalone"
-#: No pod has more containers than that; what is above comes from no kubelet.
-_MOST_CONTAINERS: Final = 256
 _ROOM: Final = "what its containers are made with, or they could not start"
 _log = logging.getLogger("nri.agent")
 
@@ -36,7 +32,7 @@ _log = logging.getLogger("nri.agent")
 class _Item(NamedTuple):
     """A pod or a container, what was decided for it, and the writes of that."""
 
-    context: PodContext | ContainerContext
+    context: Pod | Container
     outcome: Outcome
     writes: list[Write]
 
@@ -48,15 +44,15 @@ class Reconciler(Protocol):
         """Set what holds for the whole machine, before anything else."""
         ...
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
+    def begin(self, pods: Sequence[Pod]) -> None:
         """Look at the pods of a round before any of them is decided."""
         ...
 
-    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
+    def container(self, pod: Pod, context: Container) -> list[Result]:
         """Set what is no knob of a cgroup for a container, once its values are written."""
         ...
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
         """Clear up when all pods of a round were decided; `kinds` are those of changed rules."""
         ...
 
@@ -67,14 +63,14 @@ class NothingMore:
     def node(self, tally: Tally) -> None:
         """Set nothing."""
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
+    def begin(self, pods: Sequence[Pod]) -> None:
         """Look at nothing."""
 
-    def container(self, _pod: RunningPod, _context: ContainerContext) -> list[Result]:
+    def container(self, _pod: Pod, _context: Container) -> list[Result]:
         """Set nothing."""
         return []
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
         """Clear nothing up."""
 
 
@@ -91,7 +87,7 @@ class PodRound:
         #: Pods that broke off the last round; the log has had them.
         self._bad: frozenset[str] = frozenset()
 
-    def all(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> None:
+    def all(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> None:
         """Decide and write for each pod.
 
         Args:
@@ -106,14 +102,14 @@ class PodRound:
             try:
                 self._one(pod, tally, force)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                key = key_of(pod.pod)
+                key = pod.key
                 tally.failed(key, [error])
                 bad.add(key)
                 level = logging.DEBUG if key in self._bad else logging.ERROR
                 _log.log(level, "a pod could not be looked at: %r", key, exc_info=True)
         self._bad = frozenset(bad)
 
-    def _one(self, pod: RunningPod, tally: Tally, force: bool) -> None:
+    def _one(self, pod: Pod, tally: Tally, force: bool) -> None:
         items = list(self._items(pod, tally))
         results = self._parts.executor.write(
             [write for item in items for write in item.writes], force=force, keep=False
@@ -127,34 +123,37 @@ class PodRound:
             tally.wrote(more)
             self._parts.decisions.record(item.context, NAME, [*own, *more])
 
-    def _items(self, pod: RunningPod, tally: Tally) -> Iterator[_Item]:
-        context = pod.context()
-        outcome = self._decide(MEND_POD, context, pod, tally)
-        wanted = pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
-        yield _Item(context, outcome, with_room(wanted, context, self._parts.executor.hierarchies))
-        names = () if manifest.ignored(pod.pod) else [*manifest.containers_of(pod.pod)][:_MOST_CONTAINERS]
-        stages = [(MEND_SANDBOX, pod.sandbox()), *((MEND_CONTAINER, pod.container(name)) for name in names)]
+    def _items(self, pod: Pod, tally: Tally) -> Iterator[_Item]:
+        if pod.problem is not None:
+            raise pod.problem
+        outcome = self._decide(MEND_POD, pod, pod, tally)
+        writes_of_pod = pod_writes(pod.folder, outcome.changes, reason_of(outcome))
+        yield _Item(pod, outcome, with_room(writes_of_pod, pod, self._parts.executor.hierarchies))
+        stages = [] if pod.sandbox is None else [(MEND_SANDBOX, pod.sandbox)]
+        if not manifest.ignored(pod.manifest):
+            listed = [c for c in (*pod.main_containers, *pod.init_containers) if c.resources is not None]
+            stages += [(MEND_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
         for stage, container in stages:
-            if not container.id or not container.cgroup_parent:
+            if not container.id or not container.folder:
                 continue
             outcome = self._decide(stage, container, pod, tally)
-            yield _Item(container, outcome, writes(container.cgroup_parent, outcome.changes, reason_of(outcome)))
+            yield _Item(container, outcome, writes(container.folder, outcome.changes, reason_of(outcome)))
 
-    def _decide(self, stage: str, context: PodContext | ContainerContext, pod: RunningPod, tally: Tally) -> Outcome:
+    def _decide(self, stage: str, context: Pod | Container, pod: Pod, tally: Tally) -> Outcome:
         outcome = self._parts.decisions.decide(stage, context, NAME)
         tally.items += 1
-        tally.failed(key_of(pod.pod), outcome.errors)
+        tally.failed(pod.key, outcome.errors)
         return outcome
 
-    def _beside_cgroups(self, pod: RunningPod, item: _Item) -> list[Result]:
+    def _beside_cgroups(self, pod: Pod, item: _Item) -> list[Result]:
         """Write what is no knob of a cgroup: a pod's resctrl group with its threads, and what the profile has."""
-        if isinstance(item.context, ContainerContext):
+        if isinstance(item.context, Container):
             return self._reconciler.container(pod, item.context)
         change = item.outcome.changes.resctrl
-        return [] if change is None else self._parts.executor.resctrl(change, item.context.cgroup_parent)
+        return [] if change is None else self._parts.executor.resctrl(change, item.context.folder)
 
 
-def with_room(wanted: Iterable[Write], context: PodContext, hierarchies: Hierarchies) -> list[Write]:
+def with_room(wanted: Iterable[Write], context: Pod, hierarchies: Hierarchies) -> list[Write]:
     """The writes of a pod's folder, with the quota that it asks for in place of a smaller one.
 
     On cgroup v1 the kernel refuses a quota above that of the folder above. In standalone mode the runtime knows nothing

@@ -18,11 +18,9 @@ from typing import Final, Protocol
 from nri.agent import cgroup_paths as paths
 from nri.agent.cgroup_paths import KUBE_CLASSES
 from nri.agent.decisions import reason_of
-from nri.agent.explain import Subject
 from nri.agent.hooks import FOLDER, PROGRAM
-from nri.agent.model import HostApplicationContext, KubeQosContext, writes
+from nri.agent.model import HostApplication, KubeQosFolder, Pod, Subject, writes
 from nri.agent.parts import Parts
-from nri.agent.pods.manifest import RunningPod
 from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
@@ -46,7 +44,7 @@ _log = logging.getLogger("nri.agent")
 class NetworkRound(Protocol):
     """The work of a round over the network; made with the settings and the parts of the agent."""
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
         ...
 
@@ -140,7 +138,7 @@ class Standalone:
         self._parts.history.record(_NETWORK, NAME, results)
         self.last_network = tally
 
-    def _running(self, tally: Tally) -> list[RunningPod]:
+    def _running(self, tally: Tally) -> list[Pod]:
         listed = self._parts.pods.pods()
         if len(listed) > _MOST_PODS:
             self._parts.observer.left_out("pods", len(listed) - _MOST_PODS)
@@ -155,7 +153,7 @@ class Standalone:
 def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
     """Decide and write for the three folders."""
     for kube_class in KUBE_CLASSES:
-        context = KubeQosContext(kube_class, paths.kube_class_path(kube_class, parts.driver))
+        context = KubeQosFolder(kube_class, paths.kube_class_path(kube_class, parts.driver))
         _decided(parts, FOLDER, context, kube_class, tally, force)
 
 
@@ -177,12 +175,12 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
 
 
 def _decided(
-    parts: Parts, stage: str, context: KubeQosContext | HostApplicationContext, what: str, tally: Tally, force: bool
+    parts: Parts, stage: str, context: KubeQosFolder | HostApplication, what: str, tally: Tally, force: bool
 ) -> None:
     outcome = parts.decisions.decide(stage, context, NAME)
     tally.items += 1
     tally.failed(what, outcome.errors)
-    wanted = writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
+    wanted = writes(context.folder, outcome.changes, reason_of(outcome))
     if wanted:
         results = parts.executor.write(wanted, force=force, keep=False)
         tally.wrote(results)

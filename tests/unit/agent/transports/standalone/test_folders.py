@@ -14,7 +14,7 @@ from nri.agent.koordinator import cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.model import HostApplicationContext
+from nri.agent.model import HostApplication
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
 from tests.support.host_trees import write_files
@@ -53,7 +53,7 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
 
 
 def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:
-    def unreadable(*_: object) -> list[HostApplicationContext]:
+    def unreadable(*_: object) -> list[HostApplication]:
         raise ValueError("hostApplications is not a list")
 
     world, tally = World(tmp_path, Node()), Tally(1)

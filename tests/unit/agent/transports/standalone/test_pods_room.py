@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from nri import host
-from nri.agent.model import PodContext, Resources, Write
+from nri.agent.model import Pod, Resources, Write
 from nri.agent.transports.standalone.pods import with_room
 from nri.host.cgroups.hierarchies import detect
 from tests.support.host_trees import v1, v2
 
 QUOTA, SHARES = Write("p", "cpu.cfs_quota", "80000", "why"), Write("p", "cpu.shares", "2", "why")
-POD = PodContext(resources=Resources(cfs_quota=100_000))
+POD = Pod(resources=Resources(cfs_quota=100_000))
 
 
 def values(writes: list[Write]) -> list[str]:
@@ -34,7 +34,7 @@ def test_a_quota_that_leaves_room_is_written_as_it_is(value: str, tmp_path: Path
 
 @pytest.mark.parametrize("asked", [None, Resources(), Resources(cfs_quota=-1)])
 def test_a_pod_that_asks_for_no_quota_may_be_given_any(asked: Resources | None, tmp_path: Path) -> None:
-    assert with_room([QUOTA], PodContext(resources=asked), detect(v1(tmp_path))) == [QUOTA]
+    assert with_room([QUOTA], Pod(resources=asked), detect(v1(tmp_path))) == [QUOTA]
 
 
 def test_on_cgroup_v2_a_container_may_say_more_than_its_pod(tmp_path: Path) -> None:
