@@ -89,11 +89,11 @@ def test_pods_that_come_and_go_leave_nothing_behind(tmp_path: Path, monkeypatch:
     assert threading.active_count() <= threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert len(history) <= MOST_PODS
-    held = made.executor.held()
+    held = made.executor.counts()
     assert held["waiting writes"] < 400, "those of vanished pods wait for some minutes"
     assert held["written values"] < 400
     assert outcomes[Outcome.APPLIED] > 5_000
     assert outcomes[Outcome.GONE] > 250
     clock.now += 1000
     cycle(made, clock, CYCLES + 1)
-    assert made.executor.held()["written values"] == 0
+    assert made.executor.counts()["written values"] == 0

@@ -61,7 +61,7 @@ def _only_folder(given: Input) -> str:
 def _wanted(given: Given) -> Outcome:
     annotations = inputs.mapping(given.get("annotations"))
     try:
-        found = oom_score_adj.wanted(annotations, given.get("container_name") or "")
+        found = oom_score_adj.requested_score(annotations, given.get("container_name") or "")
     except HookError:
         return {"oom_score_adj": None, "error": True}
     return {"oom_score_adj": found, "error": False}

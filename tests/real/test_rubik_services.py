@@ -43,7 +43,7 @@ class Services(Machine):
     def __init__(self, folder: Path, *, whole: bool = False, **blocks: Any) -> None:
         settings = AgentSettings(profile="rubik", gates=dict.fromkeys(blocks, True))
         bundles, top = Bundles(folder, rootfs(folder / "rootfs")), f"nri-rubik-{uuid.uuid4().hex[:8]}"
-        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, whole=whole)
+        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, group=whole)
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
         self.store.put(KIND, document, "config.json")
         self.asked, self.pods = Asked(), list[dict[str, Any]]()
@@ -137,7 +137,7 @@ def test_block_io_is_limited_by_disk(services: Callable[..., Services]) -> None:
 def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Services]) -> None:
     need_machine(bool(disk_path()), "disk")
     model = {"dev": disk_path(), "model": "linear", "param": WORDS}
-    node = services(whole=True, ioCost=[{"nodeName": "global", "config": [model]}])
+    node = services(group=True, ioCost=[{"nodeName": "global", "config": [model]}])
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
     told = node.told()
     if isinstance(probe(node.hierarchies, "io.cost_model", ""), Unsupported):

@@ -52,7 +52,7 @@ class _MergedNodeSlo(NodeSlo):
     """The rules of a NodeSLO into which defaults were merged before it was recorded."""
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        self.known = self.known or document is not None
+        self.has_document = self.has_document or document is not None
         self.read((document or {}).get("spec") or {})
 
 

@@ -1,8 +1,6 @@
-"""Folders of pods as policies ask for them: in words, and "" for what has none. Pure text.
+"""Cgroup paths of pods, containers and Kubernetes QoS classes; "" for what has no cgroup.
 
-`nri.host.cgroups.drivers` makes the paths, and raises. A container id is `runtime://hash`. Paths have no slash at their
-end, and one in front only where they were given it. Next: `nri.agent.pods.manifest`, which uses them for pods as
-Kubernetes lists them.
+A container id is `runtime://hash`. Paths have no slash at their end.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ KUBE_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
 CGROUPFS, SYSTEMD = Driver.CGROUPFS.value, Driver.SYSTEMD.value
 #: Why values of one pod are not written to the folder of a class.
-MANY_PODS = "it is the cgroup of many pods, and none of this pod's own"
+MANY_PODS = "it is a cgroup of many pods, not of this pod alone"
 
 
 def joined(*parts: str) -> str:
-    """Join as Go does: what looks absolute later on does not throw away what is before it."""
+    """Join parts as Go does: a later absolute part does not replace the earlier ones."""
     text = "/".join(part for part in parts if part)
     return posixpath.normpath(text) if text else ""
 
@@ -56,12 +54,12 @@ _SHARED = frozenset(kube_class_path(kube, driver) for kube in KUBE_CLASSES for d
 
 
 def of_many_pods(folder: str) -> bool:
-    """Whether a folder is that of a Kubernetes QoS class, and so no pod's own."""
+    """Whether a folder is that of a Kubernetes QoS class, and so shared by many pods."""
     return folder.strip("/") in _SHARED
 
 
 def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:
-    """The folder of a pod; "" if there is no such class, or the uid cannot be a part of a path."""
+    """The folder of a pod; "" for an unknown class, or a uid that cannot be part of a path."""
     try:
         return drivers.pod_path(Driver(driver), KubeQos(kube_class), uid)
     except ValueError:
@@ -77,5 +75,5 @@ def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) ->
 
 
 def kube_class_of(path: str) -> str:
-    """The Kubernetes QoS class that a path tells, of any form: of a folder, or a runtime's `SLICE:PREFIX:ID`."""
+    """The Kubernetes QoS class in a path of any form: of a folder, or a runtime's `SLICE:PREFIX:ID`."""
     return BEST_EFFORT if "besteffort" in path else BURSTABLE if "burstable" in path else GUARANTEED

@@ -1,8 +1,6 @@
-"""History of decisions by pod: which rule, annotation and hook gave which value, and what came of each write.
+"""A bounded history of the decisions on each pod: rule, annotation, hook and value, and the outcome of each write.
 
-Rules: of each thing the newest word is kept, not every word; all is bounded: pods, values of a pod, the length of a
-text, bytes in all. The oldest goes first, and a pod that has ended before one that runs. Texts of pods go out as
-JSON, escaped. Next: `nri.agent.executor`.
+Only the newest value of each field is kept. The oldest pods are dropped first, ended pods before running ones.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
 _STILL = ("applied", "unchanged")
 #: The stage of values that a hook or strategy would set, and does not, because it is previewed.
 PREVIEW = "preview"
-#: The size of a record beside its texts, in bytes: the objects that hold it.
+#: The size of a record without its texts, in bytes.
 _OVERHEAD = 400
 
 
@@ -43,12 +41,14 @@ class Value:
     at: float
 
     def differs(self, other: Value) -> bool:
-        """Whether another one says something else; a later round, or another transport, that says the same does not.
+        """Whether another value differs, apart from its round and transport.
 
-        A value that is only previewed is not the same as one that holds.
+        A previewed value differs from one that is in force.
         """
-        mine, others = ((each.value, each.hook, each.reason, each.stage == PREVIEW) for each in (self, other))
-        return mine != others
+        current, other_content = (
+            (value.value, value.hook, value.reason, value.stage == PREVIEW) for value in (self, other)
+        )
+        return current != other_content
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class _PodHistory:
 
 
 class History:
-    """The newest decisions of a bounded number of pods. Any thread may call it.
+    """The newest decisions of a bounded number of pods. Thread-safe.
 
     Args:
-        most_pods: pods that are remembered, ended ones included.
-        most_bytes: of all texts and what holds them, by estimate.
+        most_pods: the number of pods, including ended ones.
+        most_bytes: the estimated size of all records.
         now: the wall clock, in seconds.
     """
 
@@ -114,60 +114,64 @@ class History:
         stage: str,
         transport: str,
         errors: Iterable[tuple[str, str]],
-        asked: Collection[str] = (),
+        hooks: Collection[str] = (),
     ) -> list[tuple[str, str]]:
-        """Keep errors: of each the hook and its reason. Those that hooks which were asked had before are over.
+        """Record errors, each a hook and its reason; they replace earlier errors of the hooks that ran.
 
-        Returns those that are new.
+        Returns the new ones.
         """
         rows = list(errors)
         with self._lock:
-            known = self._pods.get(_short(subject.key))
-            if not rows and (known is None or not known.errors):
+            history = self._pods.get(_short(subject.key))
+            if not rows and (history is None or not history.errors):
                 return []
             subject = _bounded(subject)
             pod = self._pod(subject)
-            before = {(each["hook"], each["reason"]) for each in pod.errors if each["container"] == subject.container}
+            before = {
+                (error["hook"], error["reason"]) for error in pod.errors if error["container"] == subject.container
+            }
             newest = {(hook, _short(reason)) for hook, reason in rows}
-            left = [each for each in pod.errors if not _superseded(each, subject.container, newest, asked)]
+            errors_in_force = [
+                error for error in pod.errors if not _superseded(error, subject.container, newest, hooks)
+            ]
             at = self._now()
             for hook, reason in rows:
                 row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
-                left.append({**row, "container": subject.container, "at": at})
-            pod.errors = deque(left, maxlen=_MOST_ERRORS)
+                errors_in_force.append({**row, "container": subject.container, "at": at})
+            pod.errors = deque(errors_in_force, maxlen=_MOST_ERRORS)
             self._settle(subject.key, pod)
             return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
-        """Keep which of the labels and annotations that hooks read a pod has, and its class, if anything is known."""
+        """Record which labels and annotations of hooks a pod has, and its class, if it has a history."""
         with self._lock:
             pod = self._pods.get(_short(subject.key))
             if pod is not None:
                 pod.keys, pod.of = tuple(sorted(keys)), of
 
     def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
-        """Keep what else there is to say of a pod, in place of what was noted before. Returns what is new."""
-        rows = tuple(_short(each) for each in notes)[:_MOST_ERRORS]
+        """Replace the notes on a pod. Returns the new ones."""
+        rows = tuple(_short(note) for note in notes)[:_MOST_ERRORS]
         with self._lock:
-            known = self._pods.get(_short(subject.key))
-            before = known.notes if known is not None else ()
+            history = self._pods.get(_short(subject.key))
+            before = history.notes if history is not None else ()
             if rows != before:
                 subject = _bounded(subject)
                 pod = self._pod(subject)
                 pod.notes = rows
                 self._settle(subject.key, pod)
-            return [each for each in rows if each not in before]
+            return [row for row in rows if row not in before]
 
     def slips(self) -> list[str]:
         """Remarks on pods that run, each behind the pod's name; a bounded number, of the newest pods."""
         with self._lock:
-            told = (
+            notes = (
                 f"{pod.namespace}/{pod.name}: {note}"
                 for pod in reversed(self._pods.values())
                 if not pod.ended
                 for note in pod.notes
             )
-            return list(islice(told, _MOST_SLIPS))
+            return list(islice(notes, _MOST_SLIPS))
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Keep what came of writes."""
@@ -194,7 +198,7 @@ class History:
             self._settle(subject.key, pod)
 
     def ended(self, key: str) -> None:
-        """A pod was removed: what is known of it may be the first to go."""
+        """Mark a pod as removed; its history is among the first to be dropped."""
         key = _short(key)
         with self._lock:
             pod = self._pods.get(key)
@@ -211,10 +215,10 @@ class History:
             ]
 
     def of(self, name: str) -> dict[str, Any] | None:
-        """All that is known of a pod, for JSON; None if nothing is.
+        """The history of a pod, for JSON; None if there is none.
 
         Args:
-            name: its uid, `namespace/name`, or its name alone, if pods of one namespace alone have it.
+            name: its uid, `namespace/name`, or its name alone if that is unique among namespaces.
         """
         with self._lock:
             key = self._find(name)
@@ -238,12 +242,12 @@ class History:
         if name in self._pods:
             return name
         namespace, mark, short = name.rpartition("/")
-        found = [
+        keys = [
             key for key, pod in self._pods.items() if pod.name == short and (not mark or pod.namespace == namespace)
         ]
-        running = [key for key in found if not self._pods[key].ended] or found
+        running = [key for key in keys if not self._pods[key].ended] or keys
         among = {self._pods[key].namespace for key in running}
-        return running[-1] if len(among) == 1 else None  # of several lives of one pod it is the newest
+        return running[-1] if len(among) == 1 else None  # of several pods of one name the newest
 
     def _pod(self, subject: Subject) -> _PodHistory:
         pod = self._pods.get(subject.key)
@@ -252,7 +256,7 @@ class History:
         return pod
 
     def _settle(self, key: str, pod: _PodHistory) -> None:
-        """Count a pod's bytes again, and let the oldest go until the bounds are kept."""
+        """Update the size of a pod's history, and drop the oldest pods until the bounds hold."""
         while len(pod.values) > _MOST_VALUES:
             pod.values.popitem(last=False)
         while len(pod.writes) > _MOST_WRITES:
@@ -270,8 +274,8 @@ class History:
         if not pod.ended:
             self._pods.move_to_end(key)
         while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
-            _, gone = self._pods.popitem(last=False)
-            self._size -= gone.size
+            _, dropped = self._pods.popitem(last=False)
+            self._size -= dropped.size
 
 
 def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
@@ -283,7 +287,7 @@ def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
         "of": pod.of,
         "keys": list(pod.keys),
         "values": [
-            {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
+            {"container": container, **{slot: getattr(row, slot) for slot in Value.__slots__}}
             for (container, _), row in pod.values.items()
         ],
         "writes": list(pod.writes.values()),
@@ -293,14 +297,14 @@ def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
 
 
 def _superseded(
-    row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], asked: Collection[str]
+    row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], hooks: Collection[str]
 ) -> bool:
-    """Whether a newer decision says the same, or says that it is over."""
-    return row["container"] == container and (row["hook"] in asked or (row["hook"], row["reason"]) in newest)
+    """Whether a newer decision repeats or ends an error."""
+    return row["container"] == container and (row["hook"] in hooks or (row["hook"], row["reason"]) in newest)
 
 
 def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Whether a write says only that an earlier one still holds."""
+    """Whether a write only confirms an earlier one."""
     same = before["wanted"] == row["wanted"] and before["reason"] == row["reason"]
     return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _STILL)
 
@@ -312,7 +316,7 @@ def _text(value: Any) -> str:
 
 
 def _bounded(subject: Subject) -> Subject:
-    """A subject whose texts have a bound: a runtime may say what it likes."""
+    """A subject with bounded texts, because a runtime may send texts of any length."""
     return Subject(*(_short(getattr(subject, name)) for name in Subject.__slots__))
 
 

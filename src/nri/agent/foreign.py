@@ -1,9 +1,7 @@
-"""Another agent that runs on this machine: two agents that write the same files undo each other's work.
+"""Detect another agent on this machine; two agents that write the same files undo each other's work.
 
-Rules: found by its name, in the processes of the machine's root, because it runs in a container of its own; only the
-beginning of what a process says of itself is read. Any process can take a name, so that of a process counts only if it
-is root's, and sees the processes of the machine as such an agent has to: no user and no pod can keep the agent from
-starting. Next: `nri.agent.agent`, which does not start beside one.
+An agent is found by its process name. Any process can take such a name, so a process counts only if it belongs to root
+and is in the machine's pid namespace; otherwise a user or a pod could keep this agent from starting.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ class ForeignAgentError(NriError):
 
 def find(root: host.Root, program: str) -> list[int]:
     """The processes that are such an agent by the name of their program, ascending."""
-    own = os.getpid() if root.is_own else -1
-    return [pid for pid in numbers(root) if pid != own and _runs(root, pid, program)]
+    own_pid = os.getpid() if root.is_own else -1
+    return [pid for pid in numbers(root) if pid != own_pid and _runs(root, pid, program)]
 
 
 def refuse(root: host.Root, agents: Iterable[ForeignAgent]) -> None:
@@ -55,7 +53,7 @@ def _runs(root: host.Root, pid: int, name: str) -> bool:
 
 
 def _is_confined(root: host.Root, pid: int) -> bool:
-    """Whether a process is not root's, or has processes of its own as a container has; unknown is neither."""
+    """Whether a process is not root's or is in another pid namespace; False if unknown."""
     rows = (line.partition(":") for line in _start(root, f"/proc/{pid}/status").splitlines())
     status = {name: words.split() for name, _, words in rows}
     return status.get("Uid", ["0"])[0] != "0" or len(status.get("NSpid", [])) > 1

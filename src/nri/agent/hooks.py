@@ -1,7 +1,7 @@
-"""Hooks: pure functions from a context to changes, in a table; and the run of those of one stage.
+"""Hooks: pure functions from a context to changes, and the run of all hooks of a stage.
 
-Order: that of the table, and of two hooks that set one thing the later one's word counts. A hook that fails stops no
-other unless the failure policy is "Fail". Next: `nri.agent.koordinator.node`, a table.
+Hooks run in the order of their table; where two set the same thing, the later one wins. A failing hook stops the others
+only under the failure policy "Fail".
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreUpdateContainerResources",
     "PreRemoveRunPodSandbox",
 )
-#: The objects of decisions by a timer or a changed rule, beside pods and containers.
+#: Further objects of decisions, by a timer or after a rule changed.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
 MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
-#: A stage for a container that runs already, while another one is created: its context is a `Container`. Where a
-#: transport is asked before a creation, the changes go with its answer; they hold until a later decision about that
+#: The stage for a running container while another one (`Container.new`) is created. Where a
+#: transport is called before the creation, the changes go with its answer; they hold until a later decision on that
 #: container.
 MAKE_ROOM: Final = "MakeRoom"
-#: The stages for what runs already, with the one whose hooks decide at them, and which switches them off with it.
+#: Stages for running objects, with the stage whose hooks decide there and whose switch applies.
 LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
-#: The stages, with the call of the CRI that each belongs to; the last five belong to none.
+#: The stages, with the CRI call of each; the last five have none.
 STAGES: Final = {
     RUN_POD: "RunPodSandbox",
     CREATE: "CreateContainer",
@@ -63,11 +63,11 @@ STAGES: Final = {
 
 
 class Switches(Protocol):
-    """The part of a node's rules that says which hooks decide, and what an error of one does."""
+    """The part of a node's rules that selects the hooks and the effect of their errors."""
 
     @property
     def gates(self) -> frozenset[str] | None:
-        """The hooks that are on; None for each as its row says."""
+        """The enabled hooks; None for the defaults."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Switches(Protocol):
 
     @property
     def keeps_partial(self) -> bool:
-        """Whether what a hook had decided until it failed is applied."""
+        """Whether the changes of a hook before its failure are applied."""
         ...
 
 
@@ -92,16 +92,16 @@ Decide = Callable[[Any, Any], Decision]
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One hook.
+    """A hook: its stages and what it reads and sets.
 
     Attributes:
-        name: by which it is switched on and off.
-        default: whether it is on.
-        sources: the kinds of documents that its rule comes from, and "pods" if it needs those that run.
+        name: of the gate that switches it on and off.
+        default: whether it is on by default.
+        sources: the kinds of documents behind its rule, and "pods" if it needs running pods.
         keys: the labels and annotations that it reads.
-        stages: what decides at each.
-        owns: the knobs that are its own.
-        document_keys: the kinds and keys of documents by which it decides; `{}` is NodeSLO's key of the pod's class.
+        stages: the decision at each stage.
+        owns: the knobs that it sets.
+        document_keys: the kinds and keys of documents that it decides by; `{}` is NodeSLO's key of the pod's class.
     """
 
     name: str
@@ -130,18 +130,18 @@ class ExplainedDecision:
 class Outcome:
     """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does.
 
-    `asked` are the hooks that there are at the stage and that are on, whether they had anything to say or not.
+    `hooks` are the enabled hooks of the stage, whether they decided anything or not.
     """
 
     changes: Changes = NO_CHANGES
-    asked: list[str] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
     because: list[ExplainedDecision] = field(default_factory=list)
     errors: list[HookError] = field(default_factory=list)
     failed: HookError | None = None
 
 
 def decide(hooks: Sequence[Hook], stage: str, context: Any, rules: Switches) -> Outcome:
-    """Run the hooks of a stage for a context; KeyError for a stage that is none."""
+    """Run the hooks of a stage for a context. Raises KeyError for an unknown stage."""
     STAGES[stage]
     outcome = Outcome()
     earlier = LATER.get(stage, stage)
@@ -151,7 +151,7 @@ def decide(hooks: Sequence[Hook], stage: str, context: Any, rules: Switches) -> 
         function = hook.stages.get(stage) or hook.stages.get(earlier)
         if function is None or not hook.on(rules):
             continue
-        outcome.asked.append(hook.name)
+        outcome.hooks.append(hook.name)
         try:
             decision = function(context, rules)
         except HookError as error:

@@ -9,11 +9,11 @@ _Rule = TypeVar("_Rule")
 
 
 class LastGood(Generic[_Rule]):
-    """One rule over time.
+    """A rule that keeps its last valid value.
 
     Attributes:
-        rule: the last good one; what it was made with until there is one.
-        error: why the newest source was refused, "" if it was taken.
+        rule: the last valid one; the initial one before that.
+        error: why the newest source was refused, "" if it was accepted.
     """
 
     def __init__(self, rule: _Rule) -> None:
@@ -21,7 +21,7 @@ class LastGood(Generic[_Rule]):
         self.error = ""
 
     def take(self, parse: Callable[[], _Rule], same: Callable[[_Rule, _Rule], bool] | None = None) -> bool:
-        """Parse a new source; return whether the rule has changed. `same` tells what is no change; equal by default."""
+        """Parse a new source; return whether the rule changed. `same` compares rules, by default with ==."""
         try:
             new = parse()
         except ValueError as error:
@@ -45,7 +45,7 @@ class LastGoodAnnotations:
         return len(self._texts)
 
     def keep(self, uid: str, key: str, annotations: Mapping[str, str]) -> None:
-        """Keep a pod's annotation, because it could be read, or that the pod has none."""
+        """Record an annotation that could be read, or its absence."""
         text = annotations.get(key)
         if text:
             self._texts[uid, key] = text
@@ -53,11 +53,11 @@ class LastGoodAnnotations:
             self._texts.pop((uid, key), None)
 
     def instead(self, uid: str, key: str, annotations: Mapping[str, str]) -> dict[str, str] | None:
-        """The annotations with the last good text of one; None if it never had one."""
+        """The annotations with the last readable text of one; None if there never was one."""
         text = self._texts.get((uid, key))
         return None if text is None else {**annotations, key: text}
 
     def only(self, uids: Collection[str]) -> None:
         """Forget all other pods."""
-        for uid, key in [each for each in self._texts if each[0] not in uids]:
+        for uid, key in [text for text in self._texts if text[0] not in uids]:
             del self._texts[uid, key]

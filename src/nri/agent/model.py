@@ -1,8 +1,8 @@
-"""Pods, containers, what hooks decide for them, and the writes of that: the vocabulary of the whole agent.
+"""The vocabulary of the agent: pods, containers, decisions of hooks, and writes.
 
 The name of a knob is neutral: that of `nri.host.KNOBS` (`cpu.cfs_burst`, `memory.high`, `io.read_bps`,
-`hugetlb.2MB.limit`), or of what a runtime alone sets (`nri.host.cgroups.fields.FIELDS`: `rdt_class`,
-`cpu.realtime_period`). `unified.FILE` is a file of cgroup v2 that has no knob, for example `unified.memory.reclaim`.
+`hugetlb.2MB.limit`), or of a field that only a runtime sets (`nri.host.cgroups.fields.FIELDS`: `rdt_class`,
+`cpu.realtime_period`). `unified.FILE` is a file of cgroup v2 without a knob, for example `unified.memory.reclaim`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OOM_SCORE: Final = "oom_score_adj"
 
 #: Runtimes drop these fields from updates; the kernel or a class takes them once, when a container is created.
 AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
-#: The value of a knob: a number, a list of CPUs or memory nodes as a text, or a number or some words for each device.
+#: The value of a knob: a number, a list of CPUs or memory nodes as a text, or numbers or texts by device.
 Setting = int | str | Mapping[str, int] | Mapping[str, str]
 #: The beginning of the name of a file of cgroup v2.
 UNIFIED: Final = "unified."
@@ -45,7 +45,7 @@ UNIFIED: Final = "unified."
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources set already. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or not known."""
+    """Resources in force. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or unknown."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
@@ -57,7 +57,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResources:
-    """The amounts that one container asks of the resources that Kubernetes itself does not enforce."""
+    """The amounts of extended resources, which Kubernetes does not enforce, that a container requests."""
 
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     limits: Mapping[str, Fraction] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRule:
-    """Whether a container may use some devices. `type` is a, b or c; None as a number is all; `access` some of rwm."""
+    """Whether a container may use devices. `type` is a, b or c; None as a number is all; `access` is some of rwm."""
 
     allow: bool
     type: str = "a"
@@ -232,7 +232,7 @@ class DeviceRule:
 
 @dataclass(frozen=True, slots=True)
 class Resctrl:
-    """A resctrl group: its name, lines for its schemata ("" leaves them), task ids to append, or its removal."""
+    """A resctrl group: its name, lines for its schemata ("" keeps them), task ids to append, or its removal."""
 
     group: str
     schemata: str = ""
@@ -242,11 +242,11 @@ class Resctrl:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The values to be set.
+    """The values that a decision sets.
 
     Attributes:
         knobs: by neutral name, each in the unit of its knob; -1 is no limit.
-        resctrl: a resctrl group, which the executor makes and the runtime is given as the RDT class.
+        resctrl: a resctrl group, which the executor creates and the runtime gets as the RDT class.
         env, mounts, devices, device_rules: for a container that is being created.
     """
 
@@ -261,7 +261,7 @@ class Changes:
         return self != NO_CHANGES
 
     def __or__(self, other: Changes) -> Changes:
-        """Return both; where both set one thing, the other's word counts."""
+        """Return both; where both set the same value, the other's wins."""
         return Changes(
             {**self.knobs, **other.knobs},
             self.resctrl if other.resctrl is None else other.resctrl,
@@ -272,12 +272,12 @@ class Changes:
         )
 
     def number(self, knob: str) -> int | None:
-        """Return the number that a knob is to have; None if it is not set."""
+        """Return the number set for a knob; None if there is none."""
         value = self.knobs.get(knob)
         return value if isinstance(value, int) else None
 
     def text(self, knob: str) -> str | None:
-        """Return the text that a knob is to have, such as a list of CPUs; None if it is not set."""
+        """Return the text set for a knob, for example a list of CPUs; None if there is none."""
         value = self.knobs.get(knob)
         return value if isinstance(value, str) else None
 
@@ -295,19 +295,19 @@ NO_CHANGES = Changes()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one hook: the changes, and in one line which annotation, rule or input made them."""
+    """The decision of one hook: its changes, and one line on the annotation, rule or input behind them."""
 
     changes: Changes = NO_CHANGES
     reason: str = ""
 
 
 class HookError(NriError):
-    """A hook cannot decide, mostly because of what an annotation says.
+    """A hook cannot decide, mostly because of a malformed annotation.
 
     Attributes:
         hook: its name.
         reason: what is wrong, in one line.
-        partial: what it had decided until then. The original applies it; by default nothing of a failed hook counts.
+        partial: its changes until the failure. Koordinator applies them; by default they are discarded.
     """
 
     def __init__(self, hook: str, reason: str, partial: Changes = NO_CHANGES) -> None:
@@ -318,13 +318,13 @@ class HookError(NriError):
 
 
 class Write(NamedTuple):
-    """One value for one knob.
+    """A value for a knob of a cgroup.
 
     Attributes:
         folder: the cgroup, below the root of the cgroups.
         knob: its neutral name.
         value: as a text; "" for a knob whose values are by device.
-        reason: the rule, annotation or input that made the value.
+        reason: the rule, annotation or input behind the value.
         devices: the values of a knob that has them by device.
     """
 
@@ -336,7 +336,7 @@ class Write(NamedTuple):
 
 
 def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """Return the writes for a pod: no transport can say any of it. A pod that has no cgroup of its own has none."""
+    """Return the writes for a pod, which no transport can express; none for a pod without its own cgroup."""
     return [] if of_many_pods(folder) else writes(folder, changes, reason)
 
 

@@ -1,8 +1,7 @@
-"""Counts of the agent: decisions by hook, stage and error; writes by knob and outcome; gauges that others give.
+"""Counters of decisions, writes and gauges, as Prometheus metrics. Thread-safe.
 
-Rules: any thread may call it; a call is a lookup and an addition. Prometheus's objects are made at a scrape. Labels are
-words of this package, so that their number is bounded; a key that nothing reads, of a rule or of a pod, is one, of a
-hundred at most, for root alone. Next: `nri.agent.explain`, which keeps what these only count.
+Labels are words of this package, so that their number is bounded. Keys without effect are labels too: at most a
+hundred, and for root only, because a pod's author chooses them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["BUCKETS", "METRICS", "Observer", "PublicMetrics"]
 #: Upper bounds of the seconds that deciding takes.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-#: The metrics: kind, labels, and what each counts. `nri_agent_` is before each name.
+#: The metrics: kind, labels and meaning. Names get the prefix `nri_agent_`.
 METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "decisions_total": ("counter", ("transport", "stage"), "Times that the hooks of a stage were asked."),
     "decision_seconds": ("histogram", ("transport", "stage"), "How long the hooks of a stage took together."),
@@ -52,12 +51,12 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
-#: Their labels hold names and words of pods and of the configuration, which are root's to read.
+#: Metrics for root only: their labels contain names of pods and texts of the configuration.
 _OF_ROOT = frozenset({f"{_PREFIX}rule_keys_unread", f"{_PREFIX}pod_keys_unread"})
 _FAMILIES: Mapping[str, Any] = {
     "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
 }  # fmt: skip
-#: A knob that is not in the table of knobs, such as one of a resctrl group, is counted by the first word of its name.
+#: A name that is not in the table of knobs, for example of a resctrl group, is counted by its first word.
 _OTHERS = ("schemata", "tasks", "group", "oom_score_adj", "core_sched")
 
 _Labels = tuple[str, ...]
@@ -77,7 +76,7 @@ class Observer:
     def decided(
         self, transport: str, stage: str, seconds: float, changed: Iterable[str], failed: Iterable[str]
     ) -> None:
-        """The hooks of a stage were asked: how long they took, which wanted changes, which could not decide."""
+        """Count a run of hooks: its duration, the hooks with changes, the hooks that failed."""
         with self._lock:
             self._counts["decisions_total"][transport, stage] += 1
             buckets, total_s = self._seconds.get((transport, stage)) or ([0] * (len(BUCKETS) + 1), 0.0)
@@ -89,7 +88,7 @@ class Observer:
                 self._counts["hook_errors_total"][transport, stage, hook] += 1
 
     def wrote(self, results: Iterable[Result]) -> None:
-        """Writes were made, or found to be needless or not possible."""
+        """Count the outcomes of writes."""
         with self._lock:
             for result in results:
                 self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
@@ -100,12 +99,12 @@ class Observer:
             self._counts["pod_slips_total"][(transport,)] += count
 
     def left_out(self, reason: str, count: int = 1) -> None:
-        """A bound was met; `reason` is a word of the program, such as `pending`."""
+        """Count objects left out because of a bound; `reason` is a fixed word, for example `pending`."""
         with self._lock:
             self._counts["left_out_total"][(reason,)] += count
 
     def met(self, transport: str, event: str) -> None:
-        """A transport met something: a word of the program, such as `connected`."""
+        """Count an event of a transport; it is a fixed word, for example `connected`."""
         with self._lock:
             self._counts["events_total"][transport, event] += 1
 
@@ -115,9 +114,9 @@ class Observer:
             self._gauges[f"{name} {len(self._gauges)}"] = read
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, as Prometheus wants them; called at a scrape."""
+        """Return all metrics, at a scrape."""
         with self._lock:
-            counts = {name: sorted(each.items()) for name, each in self._counts.items()}
+            counts = {name: sorted(count.items()) for name, count in self._counts.items()}
             seconds = sorted((labels, list(buckets), total) for labels, (buckets, total) in self._seconds.items())
             gauges = list(self._gauges.items())
         for name, (kind, labels, explained) in METRICS.items():
@@ -129,24 +128,24 @@ class Observer:
                 for values, buckets, total_s in seconds:
                     family.add_metric(values, cumulative(BUCKETS, buckets), total_s)
             else:
-                for key, each in gauges:
+                for key, read in gauges:
                     if key.split(" ")[0] == name:
-                        for value, number in each().items():
+                        for value, number in read().items():
                             family.add_metric((value,), number)
             yield family
 
 
 class PublicMetrics:
-    """The metrics of an observer that anybody may read: without words of pods and of the configuration."""
+    """The metrics of an observer that all users may read: without texts of pods and of the configuration."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
     def collect(self) -> Iterator[Metric]:
-        """Those metrics, as Prometheus wants them: of what has words, how many there are."""
-        for each in self._observer.collect():
-            words = each.name in _OF_ROOT
-            yield GaugeMetricFamily(each.name, each.documentation, len(each.samples)) if words else each
+        """Return the public metrics, at a scrape; a metric for root only is reduced to its number of samples."""
+        for family in self._observer.collect():
+            words = family.name in _OF_ROOT
+            yield GaugeMetricFamily(family.name, family.documentation, len(family.samples)) if words else family
 
 
 def _knob(name: str) -> str:

@@ -1,8 +1,7 @@
-"""Who owns which knob: a row for each knob that a hook or a strategy sets, at which level, for which pods.
+"""Ownership of knobs: which hook or strategy sets which knob, at which level, for which pods.
 
-Rules: pure. Two writers of one knob of one pod are a mistake of the design, because the last one would win every round;
-`check` finds them by name, for hooks and strategies alike. One that leaves a knob alone while another one sets it names
-that one in its row. Next: `nri.agent.hooks`, whose rows have these.
+Two writers of one knob of one pod would overwrite each other every round, so `check` refuses them by name. A hook that
+leaves a knob to another one lists it in `unless`.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class Level(Enum):
 
 
 class Owns(NamedTuple):
-    """One knob of one level.
+    """A knob at one level, for some pods.
 
     Attributes:
-        level: at which.
-        knob: its neutral name, or that of what is no knob of a cgroup.
-        classes: the QoS classes of the pods that it is for; None is all.
-        own_cpus: whether it is for pods with CPUs of their own; None is both.
-        unless: hooks and strategies to which it leaves the knob while they set it.
+        level: where it is set.
+        knob: its neutral name, also for values that are not cgroup files.
+        classes: the QoS classes of the pods; None for all.
+        own_cpus: whether the pods have exclusive CPUs; None for both.
+        unless: hooks and strategies that the knob is left to while they set it.
     """
 
     level: Level
@@ -55,10 +54,10 @@ class Owns(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A hook or a strategy, and one knob of its own.
+    """A hook or strategy, and one of its knobs.
 
     Attributes:
-        off: how it is switched off, in the words of its configuration; "" if that is not said.
+        off: how to switch it off in its configuration; "" if unknown.
     """
 
     name: str
@@ -74,10 +73,10 @@ class KnobConflict(NriError):
     """
 
     def __init__(self, one: Owner, two: Owner) -> None:
-        given = [each.owns.classes for each in (one, two) if each.owns.classes is not None]
-        shared = frozenset.intersection(*given) if given else None
+        class_sets = [owner.owns.classes for owner in (one, two) if owner.owns.classes is not None]
+        shared = frozenset.intersection(*class_sets) if class_sets else None
         whom = "all pods" if shared is None else f"pods of {', '.join(sorted(name or 'no class' for name in shared))}"
-        ways = " or ".join(dict.fromkeys(each.off for each in (one, two) if each.off))
+        ways = " or ".join(dict.fromkeys(owner.off for owner in (one, two) if owner.off))
         super().__init__(
             f"{one.name} and {two.name} both set {one.owns.knob} at level {one.owns.level.value}, for {whom}:"
             f" switch one of them off{f': {ways}' if ways else ''}"
@@ -86,7 +85,7 @@ class KnobConflict(NriError):
 
 
 def check(owners: Iterable[Owner]) -> None:
-    """Find out whether a table makes sense. Raises KnobConflict naming the first two that do not go together."""
+    """Check the owners of one profile. Raises KnobConflict for the first two that conflict."""
     for one, two in itertools.combinations(owners, 2):
         agreed = one.name == two.name or one.name in two.owns.unless or two.name in one.owns.unless
         if not agreed and one.owns.meets(two.owns):
@@ -94,13 +93,13 @@ def check(owners: Iterable[Owner]) -> None:
 
 
 def check_apart(tables: Iterable[Iterable[Owner]]) -> None:
-    """Find out whether tables of different profiles go together; a class of one says nothing of those of another.
+    """Check the owners of different profiles against each other; their classes are not comparable, and so ignored.
 
     Raises:
-        KnobConflict: the first two owners that do not.
+        KnobConflict: the first two owners that conflict.
     """
     every = [
-        [each._replace(owns=each.owns._replace(classes=None, own_cpus=None)) for each in table] for table in tables
+        [owner._replace(owns=owner.owns._replace(classes=None, own_cpus=None)) for owner in table] for table in tables
     ]
     for first, second in itertools.combinations(every, 2):
         for one, two in itertools.product(first, second):

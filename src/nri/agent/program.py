@@ -37,7 +37,7 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
     if not config.root.is_dir():
-        raise ConfigError("root", "", f"there is no folder {config.root}")
+        raise ConfigError("root", "", f"folder {config.root} not found")
     for loaded in every:
         _log_settings(loaded, several=len(every) > 1)
     try:
@@ -68,7 +68,7 @@ def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
 
 
 def log_pending_parts(agent: Agent | Agents) -> None:
-    """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
+    """Log which parts of an agent are not ready yet, and what each waits for."""
     for row in agent.health().rows:
         if not row.ready:
-            _log.warning("%s is not ready yet: %s. It goes on trying; try: nri doctor", row.part, row.state)
+            _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)

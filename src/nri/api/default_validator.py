@@ -77,8 +77,8 @@ class ValidatorConfig:
         problems: list[Problem] = []
         values = check_values(cls, {name: tree[key] for name, key in spelled.items()}, (), problems).values
         errors = [
-            ConfigError(source, show((spelled[str(each.path[0])], *each.path[1:])), each.reason, each.suggestion)
-            for each in problems
+            ConfigError(source, show((spelled[str(problem.path[0])], *problem.path[1:])), problem.reason, problem.suggestion)
+            for problem in problems
         ]
         unknown = [key for key in tree if key not in KEYS]
         dialect = _dialect(tree) if unknown else []

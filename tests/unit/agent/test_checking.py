@@ -80,7 +80,7 @@ def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_w
     errors = together([ConfigError(where, key, "unknown key") for where, key in rows])
     first, second = check(errors, settings, rules=False, pods="").findings
     assert (first.where, first.what, first.next) == (
-        "f:2", "kind", "a file of rules is given by --rules, one of pods by --pods",
+        "f:2", "kind", "use --rules for a file of rules, --pods for a file of pods",
     )  # fmt: skip
     assert second.where == "g:1"
 
@@ -104,7 +104,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     strategy = "resourceQOSStrategy"
     assert [(each.where, each.problem) for each in done.findings] == [
         (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; there are {POLICIES}"),
         (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
         (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
         (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
@@ -132,7 +132,7 @@ def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None
 
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     done = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
-    assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
+    assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "file not found")]
     assert (done.looked_at, code(done)) == (f"settings, rules (none in {settings.rules.path})", 1)
 
 
@@ -181,7 +181,7 @@ metadata:
         "annotation node.koordinator.sh/extended-resource-spec: it names no"
     )
     nothing = by_mode["reference"][places[1]]
-    assert nothing.startswith("memory.limit: BatchResource makes it 0, with which nothing runs: annotation node.koord")
+    assert nothing.startswith("memory.limit: BatchResource sets it to 0, with which nothing can run: annotation node.k")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
@@ -235,7 +235,7 @@ WRONG_FILES = {
     '"x"': ': expected a table of keys, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
-    '{"agent": {"logSize": NaN}}': ": holds NaN, which JSON does not have",
+    '{"agent": {"logSize": NaN}}': ": holds NaN, which is not valid JSON",
     features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds Infinity, which JSON",
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
@@ -258,8 +258,8 @@ WRONG_FILES = {
     features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is there twice; say it once',
     features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
-    '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is none of debug, info, warn, error, stack; say one',
-    features("psi"): "psi: is switched on and has no block",
+    '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; say one',
+    features("psi"): "psi: is switched on but has no block",
     features("psi", psi=[]): "psi: expected a table of keys, not []",
     features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
     features(
@@ -361,6 +361,6 @@ def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: 
 def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
     done = checked(tmp_path, text)
     (note,) = done.notes
-    assert note.startswith("agent.enabledFeatures: nothing is switched on, so that nothing would be done; it takes pre")
+    assert note.startswith("agent.enabledFeatures: nothing is switched on, so the agent would do nothing; use pre")
     assert (done.findings, code(done), note.count("quotaBurst")) == ([], 0, 1)
     assert checked(tmp_path, features("cpi")).notes == []

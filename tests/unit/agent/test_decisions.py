@@ -224,7 +224,7 @@ def test_a_removed_pod_is_forgotten_but_for_its_history(made: Parts) -> None:
     pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     made.decisions.removed(pod)
-    assert made.executor.held() == {"waiting writes": 0, "written values": 0}
+    assert made.executor.counts() == {"waiting writes": 0, "written values": 0}
     found = made.history.of(UID)
     assert found is not None
     assert found["ended"]

@@ -85,7 +85,7 @@ def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_
     context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
     (result,) = made.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
-        Outcome.REFUSED, "it is the cgroup of many pods, and none of this pod's own",
+        Outcome.REFUSED, "it is a cgroup of many pods, not of this pod alone",
     )  # fmt: skip
     assert text(root, "cpu,cpuacct", "kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
 
@@ -131,7 +131,7 @@ def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_pa
     executor = parts(root).executor
     assert [result.outcome for result in executor.changes(BATCH, Changes({"cpu.shares": 512}))] == [Outcome.GONE]
     executor.write([Write(APP, "memory.limit", "1048576")])
-    assert executor.held()["waiting writes"] == 2
+    assert executor.counts()["waiting writes"] == 2
     add(root, POD)
     add(root, APP)
     results = executor.changes(BATCH, Changes({"cpu.cfs_quota": 50_000}))
@@ -140,7 +140,7 @@ def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_pa
         ("memory.limit", Outcome.APPLIED),
         ("cpu.cfs_quota", Outcome.APPLIED),
     }
-    assert executor.held()["waiting writes"] == 0
+    assert executor.counts()["waiting writes"] == 0
 
 
 def test_what_waits_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_a_newer_value_takes_the_place_of_one_that_waits(tmp_path: Path) -> None
 def test_what_is_not_to_wait_does_not(tmp_path: Path) -> None:
     executor = parts(v1(tmp_path, "kubepods")).executor
     executor.write([Write(POD, "cpu.shares", "512")], keep=False)
-    assert executor.held()["waiting writes"] == 0
+    assert executor.counts()["waiting writes"] == 0
 
 
 def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
     made = parts(v1(tmp_path, "kubepods"))
     for number in range(2100):
         made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
-    assert made.executor.held()["waiting writes"] == 2048
+    assert made.executor.counts()["waiting writes"] == 2048
     assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(made.observer)
 
 
@@ -183,7 +183,7 @@ def test_a_removed_pod_leaves_nothing(root: Root) -> None:
     executor.write([Write(f"{POD}/later", "cpu.shares", "2")])
     executor.forget(POD)
     executor.forget("")
-    assert executor.held() == {"waiting writes": 0, "written values": 0}
+    assert executor.counts() == {"waiting writes": 0, "written values": 0}
 
 
 def test_a_value_that_somebody_overwrote_is_found_by_force(root: Root) -> None:
@@ -229,7 +229,7 @@ def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root)
     assert wrong.outcome is Outcome.REFUSED
     (gone,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
     assert gone.outcome is Outcome.GONE
-    assert executor.held()["waiting writes"] == 1
+    assert executor.counts()["waiting writes"] == 1
 
 
 def test_a_process_that_ends_meanwhile_is_gone_and_stops_no_other(root: Root) -> None:
@@ -382,11 +382,11 @@ def test_what_is_remembered_is_counted_while_others_come_and_go(root: Root) -> N
     try:
         thread.start()
         while thread.is_alive():
-            assert executor.held()["waiting writes"] in (500, 501)
+            assert executor.counts()["waiting writes"] in (500, 501)
     finally:
         sys.setswitchinterval(often)
         thread.join()
-    assert executor.held()["waiting writes"] == 500
+    assert executor.counts()["waiting writes"] == 500
 
 
 def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(

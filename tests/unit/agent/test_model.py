@@ -88,4 +88,4 @@ def test_nothing_is_written_where_there_is_no_folder_and_a_clear_is_not_written(
 
 
 def test_the_knobs_that_block_io_names_are_those_of_the_machine() -> None:
-    assert set(block_io.wanted([], [])) <= set(KNOBS)
+    assert set(block_io.limits_by_knob([], [])) <= set(KNOBS)

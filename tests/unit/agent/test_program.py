@@ -80,7 +80,7 @@ def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: p
         program.log_pending_parts(agent)
     finally:
         agent.stop()
-    told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It goes on trying; try: nri doctor"
+    told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It keeps trying; run nri doctor"
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [told]
 
 

@@ -1,7 +1,7 @@
-"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from what they ask of batch resources.
+"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from the batch resources that they request.
 
 Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
-pod's annotation or its spec says them again. A pod without them is left alone.
+pod's annotation or its spec repeats them. A pod without them is left alone.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUN
 
 
 def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
+    """Return the batch resources of each container; None without the annotation, or if it names no containers."""
     text = annotations.get(ANNOTATION_EXTENDED)
-    found: dict[str, ExtendedResources] | None = None
+    resources: dict[str, ExtendedResources] | None = None
     if text is not None:
-        found = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
-    return found
+        resources = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
+    return resources
 
 
-def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+def annotated(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
     """Return batch resources by container from a pod's annotation; None if it cannot be read."""
     try:
-        return extended_resources(given)
+        return extended_resources(annotations)
     except ValueError:
         return None
 
 
 def batch_request(containers: Iterable[ExtendedResources]) -> int:
     """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
-    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
+    return sum(max(formulas.amount(container.requests, names.BATCH_CPU), 0) for container in containers)
 
 
 def _extended(text: str) -> dict[str, ExtendedResources] | None:
@@ -56,8 +56,8 @@ def _extended(text: str) -> dict[str, ExtendedResources] | None:
     if spec is None:
         return None
     return {
-        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
-        for name, each in spec.items()
+        name: ExtendedResources(requests=amounts.get("requests", {}), limits=amounts.get("limits", {}))
+        for name, amounts in spec.items()
     }
 
 
@@ -68,9 +68,9 @@ def has_cfs_quota(spec: Any) -> bool:
 
 
 def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
+    """Decide for a batch pod: the sum of its containers, unlimited if one of them is.
 
-    Raises HookError for an annotation that cannot be read, where nothing else says what the pod asks for.
+    Raises HookError for an unreadable annotation, if the spec has no batch resources.
     """
     if qos_class(context.labels) != BE:
         return _NOTHING
@@ -88,8 +88,8 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
         }
     )
     if not spec:
-        none = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
-        return Decision(changes, none)
+        reason = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
+        return Decision(changes, reason)
     return Decision(changes, "batch resources of the pod's containers")
 
 
@@ -116,16 +116,16 @@ def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAU
 def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
     """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
     if context.extended is not None:
-        batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
+        batch = {name: resources for name, resources in context.extended.items() if _is_batch(resources)}
         if batch or not context.extended:
             return batch
     return _annotated(context.annotations, quirks)
 
 
-def _is_batch(asked: ExtendedResources) -> bool:
+def _is_batch(resources: ExtendedResources) -> bool:
     """Whether it is about batch resources, and not about others that Kubernetes does not know."""
-    return not (asked.requests or asked.limits) or any(
-        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (asked.requests, asked.limits)
+    return not (resources.requests or resources.limits) or any(
+        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (resources.requests, resources.limits)
     )
 
 
@@ -146,7 +146,7 @@ def _quota(rule: BatchRule, milli_cpu: int, quirks: Quirks) -> int:
 
 
 def _limit(containers: Collection[ExtendedResources], name: str) -> int:
-    limits = [formulas.amount(each.limits, name) for each in containers]
+    limits = [formulas.amount(container.limits, name) for container in containers]
     return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)
 
 

@@ -1,7 +1,7 @@
-"""Contexts from the requests of Koordinator's hook protocol, and changes in its responses.
+"""Conversion between requests and responses of Koordinator's hook protocol and the agent's contexts and changes.
 
-Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol has
-no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself.
+Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol
+cannot express mounts, devices and RDT classes.
 """
 
 from __future__ import annotations
@@ -64,27 +64,27 @@ def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[st
 
 
 def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> Pod:
-    meta, given = request.get("pod_meta") or {}, request.get(annotations) or {}
+    meta, pod_annotations = request.get("pod_meta") or {}, request.get(annotations) or {}
     return Pod(
         namespace=meta.get("namespace", ""),
         name=meta.get("name", ""),
         uid=meta.get("uid", ""),
         labels=request.get(labels) or {},
-        annotations=given,
+        annotations=pod_annotations,
         folder=request.get(parent) or "",
-        extended=annotated(given),
+        extended=annotated(pod_annotations),
     )
 
 
-def _resources(given: Mapping[str, Any]) -> Resources:
+def _resources(fields: Mapping[str, Any]) -> Resources:
     return Resources(
-        cpu_shares=given.get("cpu_shares") or None,
-        cfs_quota=given.get("cpu_quota") or None,
-        cpuset=given.get("cpuset_cpus") or None,
-        memory_limit=max(given.get("memory_limit_in_bytes") or 0, -1) or None,
+        cpu_shares=fields.get("cpu_shares") or None,
+        cfs_quota=fields.get("cpu_quota") or None,
+        cpuset=fields.get("cpuset_cpus") or None,
+        memory_limit=max(fields.get("memory_limit_in_bytes") or 0, -1) or None,
     )
 
 
 def _with_resources(changes: Changes, response: Mapping[str, Any], name: str) -> dict[str, Any]:
-    said = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
-    return {**response, name: {**(response.get(name) or {}), **said}} if said else dict(response)
+    values = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
+    return {**response, name: {**(response.get(name) or {}), **values}} if values else dict(response)

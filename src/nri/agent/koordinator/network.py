@@ -28,12 +28,12 @@ _UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a cla
 
 
 class NetworkShares:
-    """The node's bandwidth, shared out.
+    """Applies shares of the node's bandwidth to pods.
 
     Args:
         parts: of the agent.
         interface: the network interface; "" is that of the default route.
-        shaper: makes it real.
+        shaper: applies the plan.
     """
 
     def __init__(self, parts: Parts, interface: str = "", shaper: Shaper | None = None) -> None:
@@ -43,7 +43,7 @@ class NetworkShares:
         self._good = LastGoodAnnotations()
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
-        """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
+        """Apply NodeSLO to the network; no effect before the first NodeSLO, or while the hook is off."""
         node, document = self._parts.decisions.node, self._parts.store.document(SLO)
         if document is None or not switched_on(node, tc.NAME):
             return []
@@ -54,7 +54,7 @@ class NetworkShares:
             results = [] if self._cleared else self._shaper.clear(interface)
             self._cleared = True
         elif not shares:
-            reason = "NodeSLO does not say the node's bandwidth: systemStrategy.totalNetworkBandwidth"
+            reason = "NodeSLO does not have the node's bandwidth: systemStrategy.totalNetworkBandwidth"
             results = [Result("node", "tc", "classes", Outcome.REFUSED, reason)]
         elif not interface:
             results = [Result("node", "tc", "classes", Outcome.REFUSED, "the machine has no default route")]
@@ -72,7 +72,7 @@ class NetworkShares:
             self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
         shared: list[tuple[Pod, Traffic]] = []
         self._good.only({pod.uid for pod in pods})
-        priorities = {each.minor: each.priority for each in classes}
+        priorities = {qos_class.minor: qos_class.priority for qos_class in classes}
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
             try:
@@ -94,13 +94,15 @@ class NetworkShares:
             if traffic.ingress:
                 self._parts.decisions.record(pod, TRANSPORT, [_ingress(pod, traffic)])
             shared.append((pod, traffic._replace(priority=priorities.get(traffic.minor, 0))))
-        own = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
-        shared = [(context, each._replace(own_minor=own.get(each.uid, 0))) for context, each in shared]
+        minor_by_uid = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
+        shared = [
+            (context, traffic_._replace(own_minor=minor_by_uid.get(traffic_.uid, 0))) for context, traffic_ in shared
+        ]
         plan = Plan(
             interface,
             self._rule.bandwidths.hw_tx_bps_max,
             classes,
-            tuple(each for _, each in shared),
+            tuple(traffic_ for _, traffic_ in shared),
             self._shaper.has_sets,
         )
         results = self._shaper.apply(plan)
@@ -108,15 +110,15 @@ class NetworkShares:
         return results
 
     def _as_before(self, pod: Pod) -> Traffic | None:
-        """The traffic of a pod by its last good annotation; None if there was none."""
+        """The traffic of a pod by its last readable annotation; None without one."""
         instead = self._good.instead(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
         return None if instead is None else traffic_of(replace(pod, annotations=instead), lambda _: None)
 
     def _class_ids(self, shared: list[tuple[Pod, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
         writes = [
-            Write(context.folder, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
-            for context, each in shared
+            Write(context.folder, NET_CLASS, str(ClassId(1, traffic.class_minor).number), tc.NAME)
+            for context, traffic in shared
         ]
         results = self._parts.executor.write(writes, force=force, keep=False)
         for (context, _), result in zip(shared, results, strict=True):
@@ -136,7 +138,7 @@ def traffic_of(pod: Pod, failed: Callable[[HookError], None]) -> Traffic:
 
 
 def _ingress(context: Pod, traffic: Traffic) -> Result:
-    reason = "what a pod sends is shaped, not what it is sent"
+    reason = "egress of a pod is shaped, ingress is not"
     return Result(context.folder, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
 
 
@@ -144,14 +146,14 @@ def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     if (pod.get("spec") or {}).get("hostNetwork"):
         return ()
     status = pod.get("status") or {}
-    given = [each.get("ip") for each in status.get("podIPs") or ()][:_MOST_ADDRESSES] or [status.get("podIP")]
-    found = []
-    for each in given:
+    texts = [text.get("ip") for text in status.get("podIPs") or ()][:_MOST_ADDRESSES] or [status.get("podIP")]
+    addresses = []
+    for text in texts:
         try:
-            found.append(str(IPv4Address(each or "")))
-        except (AddressValueError, ValueError):  # none yet, or one of IPv6
+            addresses.append(str(IPv4Address(text or "")))
+        except (AddressValueError, ValueError):  # no address yet, or an IPv6 one
             continue
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(addresses))
 
 
 class Network:
@@ -160,7 +162,7 @@ class Network:
     Args:
         settings: of the agent; `terway` and `tc` are read.
         parts: of the agent.
-        shaper: makes the network's classes.
+        shaper: applies the network's classes.
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts, shaper: Shaper | None = None) -> None:

@@ -1,6 +1,6 @@
 """OOMScoreAdj: how early the kernel kills a container's processes, from the pod's annotations.
 
-A value for the container by name goes before the one for the whole pod. The pause container keeps the runtime's.
+A value for a container's name precedes the value for the whole pod. The pause container keeps the runtime's value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def container(context: Container) -> Decision:
     """Decide a container's value. Raises HookError for one that cannot be read or is out of range."""
     if context.sandbox:
         return Decision()
-    value = wanted(context.pod.annotations, context.name)
+    value = requested_score(context.pod.annotations, context.name)
     if value is None:
         return Decision()
     if not _MIN <= value <= _MAX:
@@ -33,8 +33,8 @@ def container(context: Container) -> Decision:
     return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
 
 
-def wanted(annotations: Mapping[str, str], name: str) -> int | None:
-    """Return what the annotations say for a container; None if nothing. Raises HookError if they cannot be read."""
+def requested_score(annotations: Mapping[str, str], name: str) -> int | None:
+    """Return the score of a container in the annotations; None without one. Raises HookError if they cannot be read."""
     try:
         by_name: dict[str, int] = (
             read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
@@ -50,7 +50,7 @@ def wanted(annotations: Mapping[str, str], name: str) -> int | None:
         return None
     digits = text[1:] if text[0] in "+-" else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is no whole number")
+        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is not a whole number")
     return int(text)
 
 

@@ -1,8 +1,4 @@
-"""Slips of a pod's author that would go unnoticed: labels, annotations, keys and words in them that nothing reads.
-
-Rules: pure, and a line for each, with the nearest that is read. Only what looks like Koordinator's is reported; it has
-more keys than the agent reads, and others have keys of their own.
-"""
+"""Labels, annotations and values of a pod that nothing reads, although they look like Koordinator's."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ _SHAPES: Final = {
     ANNOTATION_MEMORY: _MEMORY,
     ANNOTATION_BLOCK_IO: _DISKS,
 }
-#: Labels that have a meaning as one of some words.
+#: Labels with a fixed set of values.
 _WORDS: Final = {
     LABEL_CORE_POLICY: ("none", "exclusive"),
     pod_class.LABEL_PRIORITY_CLASS: (pod_class.PROD, pod_class.MID, pod_class.BATCH, pod_class.FREE),
@@ -65,32 +61,34 @@ def pod_unread(
     annotations: Mapping[str, str],
     extended: Mapping[str, ExtendedResources] | None = None,
 ) -> list[str]:
-    """Return a line for each slip, a bounded number of them.
+    """Return a line for each mistake, up to a limit.
 
     Args:
         hook_keys: the labels and annotations that hooks read.
-        labels: the pod's.
+        labels: the pod's labels.
         annotations: the pod's.
-        extended: what its containers ask of resources that Kubernetes does not know, where its spec is known.
+        extended: the extended resources of its containers, if its spec is known.
     """
     keys = _keys({**labels, **annotations}, hook_keys | _READ_HERE)
     words = _words(labels, annotations)
-    found = itertools.chain(_classes(labels, annotations), keys, words, _inside(annotations), _asked(extended or {}))
-    return list(itertools.islice(found, _MOST))
+    lines = itertools.chain(
+        _classes(labels, annotations), keys, words, _inside(annotations), _unread_resources(extended or {})
+    )
+    return list(itertools.islice(lines, _MOST))
 
 
 def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
-    """Return a line for each annotation, of batch resources and OOM scores, with containers that the pod has not.
+    """Return a line for each annotation (batch resources, OOM scores) that names missing containers.
 
-    One of batch resources that names none has a line as well.
+    An annotation of batch resources without containers has a line as well.
     """
-    asked = batch_resource.annotated(annotations)
-    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: asked or ()}
+    resources_by_container = batch_resource.annotated(annotations)
+    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: resources_by_container or ()}
     with suppress(ValueError):
         named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
-    lines = [f"annotation {ANNOTATION_EXTENDED}: it names no container"] if asked == {} else []
-    known, has = frozenset(containers), f"; it has {', '.join(containers)}"
-    absent = {key: [name for name in names if name not in known] for key, names in named.items()}
+    lines = [f"annotation {ANNOTATION_EXTENDED}: it names no container"] if resources_by_container == {} else []
+    existing, has = frozenset(containers), f"; it has {', '.join(containers)}"
+    absent = {key: [name for name in names if name not in existing] for key, names in named.items()}
     return lines + [
         f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
         for key, names in absent.items()
@@ -99,63 +97,63 @@ def absent_containers(annotations: Mapping[str, str], containers: Collection[str
 
 
 def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    given = labels.get(LABEL_QOS, "")
-    if given and not qos_class(labels):
-        shown = plain(given, _MOST_TEXT)
+    label = labels.get(LABEL_QOS, "")
+    if label and not qos_class(labels):
+        shown = plain(label, _MOST_TEXT)
         yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
         yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
 
 
 def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """Values that count as none: of labels that have words, of numbers, and features that do not evict."""
+    """Values without effect: of labels with fixed values, of numbers, and of features that do not evict."""
     for key, words in _WORDS.items():
         if (value := _text(labels, key)) and value not in words:
             yield str(Unread.of_word(key, value, words))
     for key, bound in _NUMBERS.items():
         value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
-        if value and pod_class.whole(value, bound) is None:
+        if value and pod_class.whole_number(value, bound) is None:
             bits = bound.bit_length()
             yield f'{key}: "{plain(value, _MOST_TEXT)}" is not a whole number of {bits} bits, so it is none'
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):
-        own = cpuset.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
+        cpus = cpuset.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
         try:
-            parse_cpus(own)
+            parse_cpus(cpus)
         except ValueError as error:
             yield f"annotation {ANNOTATION_STATUS}: cpuset: {error}"
 
 
-def _text(given: Mapping[str, str], key: str) -> str:
-    """A value; "" if there is none, or, of a source that does not check it, one that is not a text."""
-    value = given.get(key)
+def _text(annotations: Mapping[str, str], key: str) -> str:
+    """A value; "" if absent, or not a text."""
+    value = annotations.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _features(text: str) -> list[str]:
-    """The names in an annotation of features that may evict a pod which are none."""
+    """The unknown names in the annotation of features that may evict a pod."""
     try:
         named = parse_json(text)
     except ValueError:
         named = None
     if not isinstance(named, list):
         return [f"annotation {_POLICY}: it is not a list of features, so none evicts the pod"]
-    features = tuple(each.name for each in evict.FEATURES)
-    wrong = (each for each in named if each not in features)
-    told = (Unread.of_word(f"annotation {_POLICY}", str(each), features) for each in wrong)
-    return [str(each) for each, _ in zip(told, range(_MOST), strict=False)]
+    features = tuple(feature.name for feature in evict.FEATURES)
+    wrong = (name for name in named if name not in features)
+    complaints = (Unread.of_word(f"annotation {_POLICY}", str(name), features) for name in wrong)
+    return [str(complaint) for complaint, _ in zip(complaints, range(_MOST), strict=False)]
 
 
-def _keys(given: Mapping[str, str], known: frozenset[str]) -> Iterator[str]:
-    for key in given:
-        near = nearly(key, known)
-        if near and near not in given:
-            yield str(Unread.of(key, near))
+def _keys(annotations: Mapping[str, str], known_keys: frozenset[str]) -> Iterator[str]:
+    for key in annotations:
+        suggestion = nearly(key, known_keys)
+        if suggestion and suggestion not in annotations:
+            yield str(Unread.of(key, suggestion))
 
 
 def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
-    """Keys in the JSON of annotations; one that cannot be read is an error of its hook, and not told here."""
+    """Unread keys in the JSON of annotations; a malformed annotation is reported by its hook."""
     for key, shape in _SHAPES.items():
         text = annotations.get(key)
         if text:
@@ -167,24 +165,24 @@ def _lines(key: str, text: str, shape: Any) -> list[str]:
         value = parse_json(text)
     except ValueError:
         return []
-    found = [*below(value, shape, "")]
+    unread_keys = [*below(value, shape, "")]
     if key == ANNOTATION_EXTENDED:
         containers = value.get("containers") if isinstance(value, dict) else None
-        found += _resources(containers if isinstance(containers, dict) else {})
-    return [f"annotation {key}: {each}" for each in found[:_MOST]]
+        unread_keys += _resources(containers if isinstance(containers, dict) else {})
+    return [f"annotation {key}: {unread}" for unread in unread_keys[:_MOST]]
 
 
-def _asked(extended: Mapping[str, ExtendedResources]) -> Iterator[str]:
-    parts = {name: {"requests": each.requests, "limits": each.limits} for name, each in extended.items()}
+def _unread_resources(extended: Mapping[str, ExtendedResources]) -> Iterator[str]:
+    parts = {name: {"requests": resources.requests, "limits": resources.limits} for name, resources in extended.items()}
     yield from map(str, _resources(parts, everything=False))
 
 
 def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Iterable[Unread]:
-    """The names of resources that nothing reads: all that are not known, or only those that look like ours."""
+    """The names of unread resources: all unknown ones, or only those similar to valid ones."""
     for container, parts in containers.items():
         for part in ("requests", "limits") if isinstance(parts, dict) else ():
-            asked = parts.get(part)
-            for name in asked if isinstance(asked, Mapping) else ():
-                near = "" if name in _RESOURCES else meant(str(name), _RESOURCES, _ALIKE)
-                if near or (everything and name not in _RESOURCES):
-                    yield Unread.of(f"containers.{container}.{part}.{name}", near)
+            amounts = parts.get(part)
+            for name in amounts if isinstance(amounts, Mapping) else ():
+                suggestion = "" if name in _RESOURCES else meant(str(name), _RESOURCES, _ALIKE)
+                if suggestion or (everything and name not in _RESOURCES):
+                    yield Unread.of(f"containers.{container}.{part}.{name}", suggestion)

@@ -1,8 +1,7 @@
-"""The differences from the original, one named attribute each, in one frozen value.
+"""The differences from Koordinator, one named attribute each, in one frozen value.
 
-Rules of this file: as those of `nri.rules`. An attribute is False in `Quirks.REFERENCE` and True by default, its name
-says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table
-"Other systems" in ``docs/deviations.md``.
+An attribute is False in `Quirks.REFERENCE` and True by default. Code reads the attribute, never the mode. Each
+attribute is a row of the table "Other systems" in ``docs/deviations.md``.
 """
 
 from __future__ import annotations
@@ -53,5 +52,5 @@ class Quirks:
     """Stages that are switched off are so in every mode."""
 
 
-Quirks.REFERENCE = Quirks(**dict.fromkeys((each.name for each in fields(Quirks)), False))
+Quirks.REFERENCE = Quirks(**dict.fromkeys((field.name for field in fields(Quirks)), False))
 Quirks.DEFAULT = Quirks()

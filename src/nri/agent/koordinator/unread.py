@@ -1,7 +1,6 @@
-"""Keys of rules without effect: that nothing reads, with the nearest that is read, that are null, or mean nothing.
+"""Keys of rules without effect: unknown keys with the nearest valid one, null values, and values without meaning.
 
-Rules: pure; what is below a key that is not read is not looked at, nor a key whose value asks for nothing, as a part of
-which all is off: the manager writes these for each class.
+A part that is switched off as a whole is not searched, because the manager writes such parts for every class.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
 _MOST, _MOST_TEXT = 100, 200
 _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
-#: How alike two names are that differ by a slip alone, where others have names of their own.
+#: The similarity of two names that differ by a typing mistake, among names that others define.
 _ALIKE: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
 _NULL: Final = "it is null, which takes away what it had: its default holds"
@@ -49,10 +48,10 @@ _ELSEWHERE: Final = {
 
 
 def _class(name: str, *, caches: bool = True, disks: bool = False) -> Record:
-    own = {**documents.SPEC.keys["resourceQOSStrategy"].keys[name].keys, **_PARTS}
+    keys = {**documents.SPEC.keys["resourceQOSStrategy"].keys[name].keys, **_PARTS}
     if not caches:
-        del own["resctrlQOS"]
-    return Record({**own, **({"blkioQOS": block_io.SHAPE} if disks else {})})
+        del keys["resctrlQOS"]
+    return Record({**keys, **({"blkioQOS": block_io.SHAPE} if disks else {})})
 
 
 _SPEC: Final = Record(
@@ -80,8 +79,8 @@ _ANNOTATIONS: Final = (cpu_normalization.ANNOTATION_RATIO, colocation.ANNOTATION
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
-    found = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
-    return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(found, range(_MOST), strict=False)]
+    rows = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
+    return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(rows, range(_MOST), strict=False)]
 
 
 def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
@@ -96,7 +95,7 @@ def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
 
 
 def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the shares of the network that are neither a percentage nor a bandwidth; tc takes them for none."""
+    """Yield the network shares that are neither a percentage nor a bandwidth, which tc ignores."""
     strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
     if _table(strategy, "policies").get("netQOSPolicy", "tc") != "tc":
         return
@@ -108,8 +107,8 @@ def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
                 and isinstance(value, (int, str))
                 and not _share(value)
             ):
-                told = cut(repr(value), _MOST_TEXT)
-                yield Unread(f"resourceQOSStrategy.{name}.networkQOS.{key}", f"{told} is neither {_A_SHARE}")
+                shown = cut(repr(value), _MOST_TEXT)
+                yield Unread(f"resourceQOSStrategy.{name}.networkQOS.{key}", f"{shown} is neither {_A_SHARE}")
 
 
 def _share(value: int | str) -> bool:
@@ -122,13 +121,13 @@ def _share(value: int | str) -> bool:
 
 
 def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the thresholds of evictions that are switched on, and by whose numbers none is ever made."""
-    given = _table(_table(document, "spec"), _THRESHOLDS)
-    if given.get("enable") is not True:
+    """Yield the thresholds of enabled evictions that can never start."""
+    thresholds = _table(_table(document, "spec"), _THRESHOLDS)
+    if thresholds.get("enable") is not True:
         return
-    keys = {key: value for key, value in given.items() if type(value) is int}
-    for name in dict.fromkeys(each.threshold for each in evict.FEATURES if each.threshold in keys):
-        reasons = [evict.idle(each, keys) for each in evict.FEATURES if each.threshold == name]
+    keys = {key: value for key, value in thresholds.items() if type(value) is int}
+    for name in dict.fromkeys(feature.threshold for feature in evict.FEATURES if feature.threshold in keys):
+        reasons = [evict.idle(feature, keys) for feature in evict.FEATURES if feature.threshold == name]
         if all(reasons):
             yield Unread(f"{_THRESHOLDS}.{name}", reasons[0])
 
@@ -136,16 +135,16 @@ def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
 def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys without effect of the annotations of a Node or its topology: nearly ours, or in one of ours."""
     meta = document.get("metadata")
-    given = meta.get("annotations") if isinstance(meta, dict) else None
-    found = itertools.chain(_annotations(given), colocation.left_out(document))
-    return list(itertools.islice(found, _MOST))
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    rows = itertools.chain(_annotations(annotations), colocation.left_out(document))
+    return list(itertools.islice(rows, _MOST))
 
 
-def nearly(key: str, known: Collection[str]) -> str:
-    """Return the label or annotation that a key of Koordinator's would be but for a slip; "" if it is one, or none."""
-    if key in known or "koordinator" not in key:
+def nearly(key: str, known_keys: Collection[str]) -> str:
+    """Return the label or annotation that a misspelt key of Koordinator's resembles; "" for a valid key, or none."""
+    if key in known_keys or "koordinator" not in key:
         return ""
-    plain_names = {_plain(each): each for each in known}
+    plain_names = {_plain(name): name for name in known_keys}
     return plain_names.get(meant(_plain(key), plain_names, _ALIKE), "")
 
 
@@ -154,53 +153,53 @@ def _plain(key: str) -> str:
     return key.rpartition("/")[2].casefold().replace("-", "").replace("_", "")
 
 
-def _annotations(given: Any) -> Iterator[Unread]:
-    for key, text in given.items() if isinstance(given, dict) else ():
+def _annotations(annotations: Any) -> Iterator[Unread]:
+    for key, text in annotations.items() if isinstance(annotations, dict) else ():
         if key in cpuset.TOPOLOGY_SHAPES:
             try:
                 value = parse_json(text)
             except (TypeError, ValueError):
                 continue
             yield from below(value, cpuset.TOPOLOGY_SHAPES[key], f"annotation {key}: ")
-        elif (near := nearly(str(key), _ANNOTATIONS)) and near not in given:
-            yield Unread.of(f"annotation {key}", near)
+        elif (suggestion := nearly(str(key), _ANNOTATIONS)) and suggestion not in annotations:
+            yield Unread.of(f"annotation {key}", suggestion)
 
 
 def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
-    """Yield the keys without effect of a value of a shape; `place` is put before each."""
+    """Yield the keys without effect in a value of a shape; `place` is their prefix."""
     if isinstance(shape, Items) and isinstance(value, list):
-        for number, each in enumerate(value[:_MOST]):
-            yield from below(each, shape.shape, f"{place.removesuffix('.')}[{number}].")
+        for number, part in enumerate(value[:_MOST]):
+            yield from below(part, shape.shape, f"{place.removesuffix('.')}[{number}].")
     if isinstance(shape, Table) and isinstance(value, dict):
-        for key, each in value.items():
-            yield from below(each, shape.values, f"{place}{plain(str(key), _MOST_TEXT)}.")
+        for key, part in value.items():
+            yield from below(part, shape.values, f"{place}{plain(str(key), _MOST_TEXT)}.")
     if isinstance(shape, Word) and isinstance(value, str) and value and value not in shape.words:
         yield Unread.of_word(place.removesuffix("."), value, shape.words)
     if not (isinstance(shape, Record) and isinstance(value, dict)):
         return
     folded = {key.casefold(): key for key in shape.keys}
-    for key, each in value.items():
-        known = folded.get(str(key).casefold())
-        if known is None:
-            yield from _passed_over(str(key), each, shape, place)
-        elif each is None:
-            yield Unread(f"{place}{known}", _NULL)
+    for key, part in value.items():
+        known_key = folded.get(str(key).casefold())
+        if known_key is None:
+            yield from _passed_over(str(key), part, shape, place)
+        elif part is None:
+            yield Unread(f"{place}{known_key}", _NULL)
         else:
-            yield from below(each, shape.keys[known], f"{place}{known}.")
+            yield from below(part, shape.keys[known_key], f"{place}{known_key}.")
 
 
 def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Unread]:
-    """Yield a key that a shape does not have, if it asks for anything."""
+    """Yield a key that a shape does not have, unless its value is empty."""
     if key in _ELSEWHERE:
         yield Unread(f"{place}{key}", _ELSEWHERE[key])
     elif _asks(value):
-        lost = not place and key in _SPEC.keys  # a part of the spec beside it
+        lost = not place and key in _SPEC.keys  # a part of the spec outside of it
         yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else meant(key, shape.keys))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    table = value.get(key)
+    return table if isinstance(table, dict) else {}
 
 
 def _asks(value: Any) -> bool:

@@ -17,14 +17,16 @@ _VIRTUAL_MACHINE = "kata"
 
 
 def kube_class(pod: PodManifest) -> str:
-    """Return the Kubernetes QoS class of a pod, as its status has it, else as its containers make it."""
-    told: str = (pod.get("status") or {}).get("qosClass") or ""
-    if told:
-        return told
+    """Return the Kubernetes QoS class of a pod: of its status, else computed from its containers."""
+    reported: str = (pod.get("status") or {}).get("qosClass") or ""
+    if reported:
+        return reported
     spec = pod.get("spec") or {}
-    every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    own = None if spec.get("resources") is None else _flat(spec)
-    return kubelet.qos_class(kubelet.PodResources([kubelet.ContainerResources(_flat(each)) for each in every], own))
+    specs = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    pod_amounts = None if spec.get("resources") is None else _flat(spec)
+    return kubelet.qos_class(
+        kubelet.PodResources([kubelet.ContainerResources(_flat(spec_)) for spec_ in specs], pod_amounts)
+    )
 
 
 def active(pod: PodManifest) -> bool:
@@ -38,7 +40,7 @@ def ignored(pod: PodManifest) -> bool:
 
 
 def from_runtime(pod: PodManifest) -> bool:
-    """Whether a runtime described the pod, which does not know of resources that Kubernetes does not enforce."""
+    """Whether a runtime described the pod; a runtime does not know extended resources."""
     return bool(pod.get("cgroupParent"))
 
 
@@ -85,7 +87,7 @@ def _with_containers(pod: Pod, sandbox_id: str) -> Pod:
     init = tuple(_containers(pod, spec.get("initContainers"), status.get("initContainerStatuses")))
     by_name = {} if ignored(pod.manifest) else {c.name: c for c in reversed(main) if c.folder}
     sandbox_folder = cgroup_paths.container_path(pod.folder, sandbox_id, pod.driver) if sandbox_id else ""
-    # Containers refer to their pod, so the pod is completed after it was made; nobody else has it yet.
+    # Containers refer to their pod, so they are set after its construction; no other code has the pod yet.
     for name, value in (
         ("sandbox", Container(pod, id=sandbox_id, folder=sandbox_folder, sandbox=True)),
         ("main_containers", main),
@@ -101,7 +103,7 @@ def _containers(
 ) -> Iterator[Container]:
     """Yield the containers that have an id, in the order of the statuses."""
     spec_by_name = {spec.get("name", ""): spec for spec in reversed(list(specs or ()))}
-    folders = pod.manifest.get("cgroups") or {}  # not of the API: some sources know the folders
+    folders = pod.manifest.get("cgroups") or {}  # not a field of the API: some sources know the cgroups
     for status in statuses or ():
         name, container_id = status.get("name", ""), status.get("containerID", "")
         if not container_id:
@@ -151,12 +153,12 @@ def started_of(pod: PodManifest) -> float | None:
 
 
 def container_resources(container: PodManifest) -> Resources:
-    """Return what the kubelet makes of a container's requests and limits."""
+    """Return the resources that the kubelet derives from a container's requests and limits."""
     return _resources(*(pod_resources.container_amounts(container, part) for part in ("requests", "limits")))
 
 
 def extended_of(container: PodManifest) -> ExtendedResources | None:
-    """Return what a container asks of resources that Kubernetes does not know; None if it asks for none."""
+    """Return the extended resources that a container requests; None if there are none."""
     requests, limits = (
         {name: value for name, value in pod_resources.container_amounts(container, part).items() if "/" in name}
         for part in ("requests", "limits")
@@ -178,7 +180,7 @@ def _pod_resources(spec: PodManifest) -> Resources:
 
 
 def _flat(entry: PodManifest) -> dict[str, Fraction]:
-    """Requests and limits of a container, or of a pod's spec, in the kubelet's words; a limit alone is a request."""
+    """Requests and limits of a container or pod spec, keyed as the kubelet does; a limit alone is also a request."""
     limits, requests = (pod_resources.container_amounts(entry, part) for part in ("limits", "requests"))
     return {f"limits.{name}": value for name, value in limits.items()} | {
         f"requests.{name}": value for name, value in (limits | requests).items()

@@ -62,7 +62,7 @@ LIMITED_US: Final = 10_000
 _GUILTY_SCORE: Final = 0.15
 #: The time whose samples show a slowed pod, and the time whose samples of a suspect are scored.
 _OUTLIER_NS, SUSPECT_NS = 300 * 10**9, 600 * 10**9
-#: The least CPU use of a sample that counts, and the number of samples from which a baseline is used.
+#: The lowest CPU use of a valid sample, and the number of samples that a baseline needs.
 _MIN_CPUS: Final = 0.25
 _MIN_BASELINE_SAMPLES: Final = 60
 _MIN_OUTLIERS: Final = 3
@@ -359,7 +359,7 @@ class Cpi(Service):
         names = {container.folder: container.name for container in pod.containers}
         for folder, quota in quotas.items():
             subject = pod.subject(names.get(folder, ""))
-            round_.set(subject, folder, _QUOTA, quota, NAME, reason, whole=pod.uid, passing=True)
+            round_.set(subject, folder, _QUOTA, quota, NAME, reason, group=pod.uid, passing=True)
 
 
 def _cpu_ns(round_: Round[Any], pod: Pod) -> int | None:

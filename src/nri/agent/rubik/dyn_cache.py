@@ -138,7 +138,7 @@ def group_of(pod: Pod, default: str) -> str:
     """Return the group of an offline pod; `default` is static or dynamic. Raises ValueError for another level."""
     level = pod.annotations.get(ANNOTATION) or {"static": "max", "dynamic": "dynamic"}[default]
     if level not in GROUPS:
-        raise ValueError(f"{ANNOTATION} {level!r} is none of {', '.join(GROUPS)}")
+        raise ValueError(f"{ANNOTATION} {level!r} is not one of {', '.join(GROUPS)}")
     return GROUPS[level]
 
 
@@ -164,13 +164,17 @@ def miss_percent(missed: int, total: int) -> int:
 
 
 def step(
-    now: Shares, misses: Sequence[Misses], block: Block, many: int = _MANY_PERCENT, few: int = _FEW_PERCENT
+    now: Shares,
+    misses: Sequence[Misses],
+    block: Block,
+    up_percent: int = _MANY_PERCENT,
+    down_percent: int = _FEW_PERCENT,
 ) -> Shares:
     """Return the dynamic group's next shares by the misses of the online pods; unmeasured pods count as quiet."""
     cache, band = block.l3Percent, block.memBandPercent
-    if any(max(percents) >= many for percents in misses):
+    if any(max(percents) >= up_percent for percents in misses):
         return Shares(max(now.l3 - _FALL_POINTS, cache.low), max(now.mb - _FALL_POINTS, band.low))
-    if all(max(percents) < few for percents in misses):
+    if all(max(percents) < down_percent for percents in misses):
         return Shares(min(now.l3 + _RISE_POINTS, cache.high), min(now.mb + _RISE_POINTS, band.high))
     return now
 

@@ -53,7 +53,7 @@ class MemoryHigh:
     def __init__(self, total: int | None) -> None:
         """Begin with the node's memory in bytes. Raises ValueError if it is unknown."""
         if not total or total < 0:
-            raise ValueError("dynMemory: the node's memory is not known: /proc/meminfo has no MemTotal")
+            raise ValueError("dynMemory: the node's memory is unknown: /proc/meminfo has no MemTotal")
         self._total, self.reserved = total, total // 10
         self._floor, self._ceiling = total * 3 // 10, total * 8 // 10
         self.high, self.quiet = self._ceiling, 0

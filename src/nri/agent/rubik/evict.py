@@ -73,7 +73,7 @@ class Cooldown:
         """Whether a decision is due at a time in seconds."""
         return self._until is None or now >= self._until
 
-    def left(self, now: float) -> float:
+    def remaining_s(self, now: float) -> float:
         """Return the seconds until the next decision."""
         return 0.0 if self._until is None else max(self._until - now, 0.0)
 
@@ -115,9 +115,11 @@ class Evict(Service):
 
     def state(self, now: float) -> str:
         """Return the readings of the last round, and for how long no pod is evicted."""
-        left, above, needed = self._cooldown.left(now), self._rounds_above, self._rounds_until_eviction
+        remaining_s, above, needed = self._cooldown.remaining_s(now), self._rounds_above, self._rounds_until_eviction
         progress = f"{above} of {needed} rounds above it" if 0 < above < needed else ""
-        return "; ".join(filter(None, (self._readings, progress, f"none goes for {left:.0f} s more" if left else "")))
+        return "; ".join(
+            filter(None, (self._readings, progress, f"none goes for {remaining_s:.0f} s more" if remaining_s else ""))
+        )
 
     def changed(self) -> None:
         """Begin again with another block."""
@@ -138,9 +140,9 @@ class Evict(Service):
         if due is None or self._rounds_above < self._rounds_until_eviction or not self._cooldown.over(now):
             return
         possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
-        left = [pod for pod in possible if pod.uid not in self._asked]
+        remaining = [pod for pod in possible if pod.uid not in self._asked]
         for _ in range(_MAX_ATTEMPTS):
-            chosen = victim(left, self.use(due.resource, round_.sample.cpus))
+            chosen = victim(remaining, self.use(due.resource, round_.sample.cpus))
             if chosen is None:
                 round_.errors.append(f"{self.name}: {due.reason}, and there is no offline pod whose use is known")
                 return
@@ -149,7 +151,7 @@ class Evict(Service):
                 self._rounds_above = 0
                 self._cooldown.begin(now)
                 return
-            left.remove(chosen)
+            remaining.remove(chosen)
 
     @abstractmethod
     def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:

@@ -91,9 +91,9 @@ def supported(command_line: str) -> bool:
 
 def devices_of(nodes: Sequence[NodeDevices], name: str) -> Sequence[Device]:
     """Return the disks of a node: of the first entry with its name, else of the last for all nodes."""
-    own = [node for node in nodes if node.nodeName == name]
+    node_entries = [node for node in nodes if node.nodeName == name]
     every = [node for node in nodes if node.nodeName == "global"]
-    return own[0].config if own else every[-1].config if every else ()
+    return node_entries[0].config if node_entries else every[-1].config if every else ()
 
 
 def disk_path(name: str) -> str:
@@ -127,7 +127,7 @@ def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterat
     for place, device in enumerate(devices):
         number = number_of(device.dev)
         if not number:
-            raise ValueError(f"{NAME}: config[{place}].dev: {device.dev!r} is no block device")
+            raise ValueError(f"{NAME}: config[{place}].dev: {device.dev!r} is not a block device")
         for problem in problems(device):
             raise ValueError(f"{NAME}: config[{place}].{'.'.join(map(str, problem.path))}: {problem.reason}")
         words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, astuple(device.param), strict=True))

@@ -31,7 +31,7 @@ def memory_percent(meminfo: Mapping[str, int]) -> float:
     """Return the percent of the node's memory in use, without pages that the kernel can free. Raises ValueError."""
     total = meminfo.get("MemTotal", 0)
     if total <= 0:
-        raise ValueError("the node's memory is not known: /proc/meminfo has no MemTotal")
+        raise ValueError("the node's memory is unknown: /proc/meminfo has no MemTotal")
     return 100 * max(total - sum(meminfo.get(name, 0) for name in _AVAILABLE), 0) / total
 
 

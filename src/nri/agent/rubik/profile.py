@@ -170,9 +170,9 @@ def unread(
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
-            near = meant(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
-            if near:
-                lines.append(str(Unread.of(key, near)))
+            suggestion = meant(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            if suggestion:
+                lines.append(str(Unread.of(key, suggestion)))
             if key in keys and key in _SWITCHES and value not in ("true", "false"):
                 lines.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
     return lines
@@ -200,7 +200,7 @@ PROFILE: Final = Profile(
     ),
     unreadable=unreadable,
     unread=unread,
-    asked=READER.features,
+    requested_gates=READER.features,
     origins=_origins,
     class_of=class_of,
     own_file=READER.layer,

@@ -62,8 +62,8 @@ class PsiEvict(Evict):
         resource = pressed(self.block.resource, waits, threshold)
         if not resource:
             return None
-        most = max(waits[resource])
-        reason = f"an online pod waits {most:g} % of the time for {resource}, more than {threshold:g}"
+        longest = max(waits[resource])
+        reason = f"an online pod waits {longest:g} % of the time for {resource}, more than {threshold:g}"
         return Due(VICTIM_BY[resource], reason)
 
     def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:

@@ -44,7 +44,7 @@ def parse(annotations: Mapping[str, str]) -> int | None:
         return None
     burst_us = int(text) if _DIGITS.fullmatch(text) else -1
     if not 0 <= burst_us < 1 << 63:
-        raise ValueError(f"{ANNOTATION} {text!r} is not a number of microseconds from 0 on")
+        raise ValueError(f"{ANNOTATION} {text!r} is not a number of microseconds, 0 or more")
     return burst_us
 
 

@@ -83,7 +83,7 @@ class Block:
     def __post_init__(self) -> None:
         if self.highWaterMark >= self.alarmWaterMark:
             reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
-            raise WrongValue("highWaterMark", reason, "say a smaller one")
+            raise WrongValue("highWaterMark", reason, "use a smaller one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class Knobs:
     def __post_init__(self) -> None:
         if not 0 <= self.highWaterMark < self.alarmWaterMark <= 100:
             reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} do not ascend from 0 to 100"
-            raise WrongValue("highWaterMark", reason, "such as 60 and 80")
+            raise WrongValue("highWaterMark", reason, "for example 60 and 80")
         for key in ("elevateLimit", "cpuFloatingLimit"):
             if not _PERCENT.admits(getattr(self, key)):
-                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "say a percentage")
+                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "use a percentage")
 
 
 class Reading(NamedTuple):
@@ -226,15 +226,15 @@ def height(limit: float, period: int) -> float:
 
 def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> float:
     """Return the highest quota for the next tick, by what the container has left of its limit."""
-    base, most = limit * period, height(limit, period)
+    base, maximum = limit * period, height(limit, period)
     count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
-    if count < 2 or spent <= 0 or most <= 0:
-        return most
-    left = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
-    quota = left / spent * (count - 1) * period
-    if quota > _PLENTY * most:
-        return most
-    return min(max(base + (most - base) * quota / (_PLENTY * most), base), most)
+    if count < 2 or spent <= 0 or maximum <= 0:
+        return maximum
+    unused = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
+    quota = unused / spent * (count - 1) * period
+    if quota > _PLENTY * maximum:
+        return maximum
+    return min(max(base + (maximum - base) * quota / (_PLENTY * maximum), base), maximum)
 
 
 def next_quota(container: Managed, delta: float) -> int:
@@ -549,7 +549,7 @@ class Quotas:
         for folder, (write, candidate, reason) in self._writes.items():
             pod = candidate.pod
             subject = pod.subject(candidate.name if folder != pod.folder else "")
-            self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, whole=pod.uid, passing=True)
+            self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, group=pod.uid, passing=True)
 
     def _quota(self, folder: str) -> int | None:
         if folder not in self._now:

@@ -82,7 +82,7 @@ class Services:
 
     def __init__(self, kind: str, parse: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         self.kind, self._parse = kind, parse
-        self.known = False
+        self.has_document = False
         self.blocks: Mapping[str, Any] = {}
         self.errors: list[str] = []
         self._document: Mapping[str, Any] | None = None
@@ -95,7 +95,7 @@ class Services:
         if document is None:
             self.blocks = {}
             return
-        self.known = True
+        self.has_document = True
         try:
             self.blocks, self.errors = self._parse(document), []
         except ConfigError as error:  # the store has refused it before

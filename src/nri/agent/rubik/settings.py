@@ -69,11 +69,13 @@ class Agent:
         """Raise WrongValue for the first value that is not allowed."""
         for key, words in _WORDS.items():
             if getattr(self, key) not in words:
-                raise WrongValue(key, f'"{getattr(self, key)}" is none of {", ".join(filter(None, words))}', "say one")
+                raise WrongValue(
+                    key, f'"{getattr(self, key)}" is not one of {", ".join(filter(None, words))}', "use one"
+                )
         if not 10 <= self.logSize <= 1 << 20:
             raise WrongValue("logSize", f"{self.logSize} MB is not from 10 to {1 << 20}", "1024 is the default")
         if self.logDriver == "file" and not self.logDir.startswith("/"):
-            raise WrongValue("logDir", f'"{self.logDir}" is no absolute path', "begin it with /")
+            raise WrongValue("logDir", f'"{self.logDir}" must be an absolute path', "begin it with /")
 
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -106,7 +108,7 @@ class Reader:
     def read(self, tree: Any, source: Source) -> File:
         """Read the keys of the agent; `services` reads the blocks. Raises ConfigError naming file, line and key."""
         if not isinstance(tree, dict):
-            raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
+            raise ConfigError(source.name, "", "is not a JSON object", 'write {"agent": {...}}')
         keys = ("agent", *self._rows)
         unread = [Unread.of(key, meant(key, keys)) for key in tree if key not in keys]
         agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
@@ -140,7 +142,7 @@ class Reader:
     def _block(self, name: str, file: File) -> Any:
         value = file.blocks.get(name)
         if value is None:
-            raise ConfigError(file.source.name, name, "is switched on and has no block", f'add "{name}": {{...}}')
+            raise ConfigError(file.source.name, name, "is switched on but has no block", f'add "{name}": {{...}}')
         return _built(self._rows[name].block, value, name, file.source, file.unread)
 
     def blocks(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +207,7 @@ class Reader:
                 raise located(source, [problem])[0]
             return None
         if odd:
-            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
+            raise ConfigError(source.name, "", f"holds {odd[0]}, which is not valid JSON")
         file = self.read(tree, source)
         services = self._checked(file)
         notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]

@@ -1,8 +1,7 @@
-"""An explicit clear of a container's CPUs, which NRI has no word for: by a write, when its cgroup is there.
+"""An explicit clear of a container's CPUs, which NRI cannot express: a write, once the cgroup exists.
 
-The kernel takes no empty set where there are processes, on neither cgroup version, so the CPUs of the cgroup above are
-written; on v2 that one's own set may be empty, and then those that are in force there.
-Next: `nri.agent.transports.hook_plugin`, which knows when.
+The kernel takes no empty set while there are processes, so the CPUs of the parent cgroup are written; on cgroup v2 the
+parent's own set may be empty, and then its effective CPUs are written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Contexts from NRI's messages, and changes as an adjustment or an update.
+"""Conversion of NRI's messages to pods and containers, and of changes to adjustments and updates.
 
-NRI has a field for some knobs, `FIELDS`; a file of cgroup v2 it can name in `unified`, where the machine has it; for
-the rest, a pod's values and an explicit clear of the CPUs, there is the executor. Runtimes drop some fields from an
-update, `AT_CREATION`. Next: `nri.agent.koordinator.hook_fields`.
+Values that neither a field (`FIELDS`) nor `unified` can express, values of pods and an explicit clear of CPUs are left
+to the executor.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DOCKER_TYPE = "io.kubernetes.docker.type"
 
 
 def pod_context(pod: m.PodSandbox) -> Pod:
-    """Return the context of a pod; its resources are not known."""
+    """Return a pod of NRI; its resources are unknown."""
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
@@ -47,14 +46,14 @@ def container_context(
     driver: str = paths.SYSTEMD,
     context: Pod | None = None,
 ) -> Container:
-    """Return the context of a container. Its folder is computed from its pod's; empty variables are left out.
+    """Return a container of NRI. Its folder is computed from its pod's; empty variables are left out.
 
     Args:
         pod: its pod.
-        container: what the runtime tells of it.
-        runtime: what its ids have in front.
-        driver: the kubelet's.
-        context: that of its pod, if it is there already.
+        container: the runtime's message.
+        runtime: the prefix of its ids.
+        driver: the kubelet's cgroup driver.
+        context: its pod, if it was converted already.
     """
     context = context or pod_context(pod)
     number = container_id(container.id, context.annotations, runtime)
@@ -72,7 +71,7 @@ def container_context(
 
 
 def container_id(number: str, annotations: Mapping[str, str] | None = None, runtime: str = "containerd") -> str:
-    """Return a container's id with its runtime in front."""
+    """Return a container's id with its runtime as prefix."""
     return f"{'docker' if _DOCKER_TYPE in (annotations or {}) else runtime}://{number}"
 
 
@@ -81,7 +80,7 @@ def _never(_name: str) -> bool:
 
 
 def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
-    """Whether NRI has a word for a knob.
+    """Whether NRI can express a knob.
 
     Args:
         name: the knob.
@@ -97,10 +96,10 @@ def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.Con
     message = m.ContainerAdjustment()
     _set(message.linux.resources, changes.knobs, on_v2)
     for rule in changes.device_rules:
-        made = message.linux.resources.devices.add(allow=rule.allow, type=rule.type, access=rule.access)
+        device_rule = message.linux.resources.devices.add(allow=rule.allow, type=rule.type, access=rule.access)
         for part in ("major", "minor"):
             if (number := getattr(rule, part)) is not None:
-                getattr(made, part).value = number
+                getattr(device_rule, part).value = number
     if not message.linux.resources.ByteSize():
         message.ClearField("linux")
     if changes.resctrl is not None:
@@ -122,13 +121,13 @@ def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.Con
 def update(
     changes: Changes, container: str, on_v2: Callable[[str], bool] = _never, *, rdt_class: bool = False
 ) -> m.ContainerUpdate | None:
-    """Return changes as an update of a container; None if an update would say nothing.
+    """Return changes as an update of a container; None if the update would be empty.
 
     Args:
-        changes: what is to be set.
+        changes: the changes.
         container: the container's id at the runtime.
         on_v2: as for `sayable`.
-        rdt_class: whether it asks for an RDT class as well, which runtimes drop from updates.
+        rdt_class: whether to include an RDT class, which runtimes drop from updates.
     """
     message = m.ContainerUpdate()
     _set(message.linux.resources, changes.without(AT_CREATION).knobs, on_v2)
@@ -141,19 +140,19 @@ def update(
 
 
 def reported(resources: m.LinuxResources) -> dict[str, Setting]:
-    """Return what a message says of resources, by knob; a file of cgroup v2 that has none is `unified.FILE`."""
-    found: dict[str, Setting] = {}
+    """Return the resources of a message by knob; a file of cgroup v2 without a knob is `unified.FILE`."""
+    value_by_knob: dict[str, Setting] = {}
     for name, (above, field) in _PLACES.items():
         part: Any = above(resources) if above else resources
-        held = getattr(part, field)
-        if isinstance(held, str):
-            found |= {name: held} if held else {}
-        elif isinstance(held, int):  # of processes; the message above says whether it is set
-            found |= {name: held} if resources.HasField("pids") else {}
+        part_value = getattr(part, field)
+        if isinstance(part_value, str):
+            value_by_knob |= {name: part_value} if part_value else {}
+        elif isinstance(part_value, int):  # pids.limit; the parent message has its presence
+            value_by_knob |= {name: part_value} if resources.HasField("pids") else {}
         elif part.HasField(field):
-            found[name] = held.value if isinstance(held.value, str) else int(held.value)
+            value_by_knob[name] = part_value.value if isinstance(part_value.value, str) else int(part_value.value)
     for limit in resources.hugepage_limits:
-        found[f"{HUGE_PAGES}{limit.page_size}{_LIMIT}"] = limit.limit
+        value_by_knob[f"{HUGE_PAGES}{limit.page_size}{_LIMIT}"] = limit.limit
     for file, text in resources.unified.items():
         name = knob_of_file(file)
         place = unified_place(name)
@@ -161,13 +160,13 @@ def reported(resources: m.LinuxResources) -> dict[str, Setting]:
             value = None if place is None else place.codec.decode(text)
         except ValueError:
             value = None
-        found |= {name: value} if isinstance(value, int) else {f"{UNIFIED}{file}": text}
-    return found
+        value_by_knob |= {name: value} if isinstance(value, int) else {f"{UNIFIED}{file}": text}
+    return value_by_knob
 
 
 def _host_network(namespaces: Iterable[m.LinuxNamespace]) -> bool:
-    """Whether a pod has the node's network: it has namespaces, and none of that."""
-    kinds = {each.type for each in namespaces}
+    """Whether a pod uses the node's network: it has namespaces, but no network namespace."""
+    kinds = {namespace.type for namespace in namespaces}
     return bool(kinds) and "network" not in kinds
 
 
@@ -185,7 +184,7 @@ def _resources(linux: m.LinuxContainer) -> Resources:
 
 def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Callable[[str], bool]) -> None:
     for name, value in knobs.items():
-        if value == "" or not sayable(name, on_v2):  # a clear of CPUs has no word
+        if value == "" or not sayable(name, on_v2):  # NRI cannot express a clear of CPUs
             continue
         if name in FIELDS:
             _set_field(resources, FIELDS[name], value)
@@ -200,8 +199,8 @@ def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Calla
 def _set_field(resources: m.LinuxResources, path: str, value: Any) -> None:
     above, _, field = path.rpartition(".")
     part: Any = attrgetter(above)(resources) if above else resources
-    held = getattr(part, field)
-    if isinstance(held, (str, int)):
+    current = getattr(part, field)
+    if isinstance(current, (str, int)):
         setattr(part, field, value)
     else:
-        held.value = type(held.value)(value)
+        current.value = type(current.value)(value)

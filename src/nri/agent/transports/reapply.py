@@ -1,10 +1,9 @@
-"""Decide again for what runs: when a runtime has told what there is, and when a rule has changed.
+"""Decide again for what runs: after a runtime reported it, and after a rule changed.
 
-Pods' values are written, containers' values go to the runtime: in the reply to Synchronize, else as unsolicited
-updates, in portions, because a runtime holds its lock while it applies one. Only what is decided otherwise than
-before is sent. Order: pods, containers, and again those pods whose value the kernel has refused while containers had
-more. A hook that cannot decide changes nothing; a rule that is gone gives back what the kubelet asked for. Next:
-`nri.agent.transports.refresher`, the thread for it.
+Values of pods are written, values of containers go to the runtime: in the reply to Synchronize, otherwise as
+unsolicited updates, in portions, because a runtime holds its lock while it applies them. Only changed decisions are
+sent. Pods come first, then containers, then again those pods whose value the kernel refused while their containers had
+more. A failing hook changes nothing; a removed rule restores what the kubelet requested.
 """
 
 from __future__ import annotations
@@ -35,29 +34,29 @@ _log = logging.getLogger(__name__)
 _GIVEN_BACK: Final = (QUOTA, CPUS)
 #: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
 PORTION: Final = 32
-#: The part of the time for an answer to Synchronize that is used; what is left then follows by itself.
+#: The fraction of the time for an answer to Synchronize that is used; the rest follows as unsolicited updates.
 _SHARE: Final = 0.5
 
 
 class _Due(NamedTuple):
-    """An update to be sent. `asked` is what `InventoryEntry.asked` was when it was decided."""
+    """An update to be sent. `request_count` is that of the entry when it was decided."""
 
-    known: InventoryEntry
+    entry: InventoryEntry
     changes: Changes
     update: m.ContainerUpdate
-    asked: int
+    request_count: int
 
 
 class Reapply:
-    """Decides again for what one runtime runs.
+    """Decides again for everything that one runtime runs.
 
     Attributes:
-        generation: grows whenever a rule has changed.
-        left: whether some of what runs is still to be decided.
+        generation: the number of rule changes.
+        left: whether some pods or containers are not decided yet.
     """
 
-    def __init__(self, parts: Parts, held: RuntimeInventory, transport: str) -> None:
-        self._parts, self._held, self._transport = parts, held, transport
+    def __init__(self, parts: Parts, inventory: RuntimeInventory, transport: str) -> None:
+        self._parts, self._held, self._transport = parts, inventory, transport
         self.generation = 0
         self.left = False
         self._missing: set[str] = set()
@@ -73,61 +72,61 @@ class Reapply:
         self.generation += 1
 
     def synchronized(self, reported: Mapping[str, m.Container], time_left_s: float | None) -> list[m.ContainerUpdate]:
-        """Decide for all that runs; return the updates of containers that differ from what the runtime reports.
+        """Decide for everything that runs; return the updates that differ from the runtime's view.
 
-        Pods' values are written before that. Pods for which the time is too short stay in `left`.
+        Values of pods are written first. If the time is too short, `left` is set.
         """
         until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
         updates, beside = [], []
         self.left = False
-        for number, known in self._held.containers():
+        for number, entry in self._held.containers():
             if number not in reported:
                 continue
             if until is not None and monotonic() > until:
                 self.left = True
                 break
-            changes = self._decide(known)
+            changes = self._decide(entry)
             if changes is None:
                 continue
-            known.hand_over(changes)
-            update = self._update(known, changes, number, reported[number])
+            entry.hand_over(changes)
+            update = self._update(entry, changes, number, reported[number])
             if update is not None:
                 updates.append(update)
-            beside.append((known, changes))
+            beside.append((entry, changes))
         for context in [context for _, context in self._held.pods()]:
             self.left |= not self.pod(context) if until is None or monotonic() < until else True
-        for known, changes in beside:
+        for entry, changes in beside:
             if until is not None and monotonic() > until:
-                known.changes, self.left = None, True
+                entry.changes, self.left = None, True
             else:
-                self._beside(known, changes)
+                self._beside(entry, changes)
         return updates
 
     def run(self, runtime: RuntimeHandle) -> bool:
-        """Decide for all that runs, and send what is different now; return whether nothing is left to do."""
+        """Decide for everything that runs, and send changed decisions; return whether nothing is left to do."""
         generation = self.generation
         refused = [context for _, context in self._held.pods() if not self.pod(context)]
         well = not runtime.connected or self._send_all(runtime, generation)
-        again = [self.pod(context) for context in refused]
-        return well and all(again) and generation == self.generation
+        retried = [self.pod(context) for context in refused]
+        return well and all(retried) and generation == self.generation
 
     def vanished(self) -> list[Pod]:
-        """Forget the pods that have neither containers nor a cgroup, now and the last time; return them.
+        """Forget the pods that had neither containers nor a cgroup in this call and the previous one; return them.
 
-        A runtime that was restarted may tell nothing when a pod is removed that is older than that.
+        A restarted runtime may not report the removal of an older pod.
         """
-        used = {known.pod_id for _, known in self._held.containers()}
+        used = {entry.pod_id for _, entry in self._held.containers()}
         exists = self._parts.executor.hierarchies.exists
         missing = {
             number: context
             for number, context in self._held.pods()
             if number not in used and not (context.folder and exists(context.folder))
         }
-        gone = [context for number, context in missing.items() if number in self._missing]
+        vanished = [context for number, context in missing.items() if number in self._missing]
         for number in self._missing & set(missing):
             self._held.drop_pod(number)
         self._missing = set(missing)
-        return gone
+        return vanished
 
     def pod(self, context: Pod, *, force: bool = False) -> bool:
         """Decide and write a pod's values; return whether the kernel refused none of them."""
@@ -148,101 +147,106 @@ class Reapply:
 
     def _send_all(self, runtime: RuntimeHandle, generation: int) -> bool:
         well, portion = True, list[_Due]()
-        for number, known in self._held.containers():
-            if not known.created:  # what is being created is looked at when it has been
+        for number, entry in self._held.containers():
+            if not entry.created:  # a container that is being created is decided afterwards
                 continue
-            asked, before = known.asked, known.changes
-            changes = self._decide(known)
-            known.generation = generation
+            request_number, before = entry.request_count, entry.changes
+            changes = self._decide(entry)
+            entry.generation = generation
             if changes is None or (before is not None and before.knobs == changes.knobs):
                 continue
-            known.hand_over(changes)
-            self._beside(known, changes)
-            update = self._update(known, changes, number)
+            entry.hand_over(changes)
+            self._beside(entry, changes)
+            update = self._update(entry, changes, number)
             if update is not None:
-                portion.append(_Due(known, changes, update, asked))
+                portion.append(_Due(entry, changes, update, request_number))
             if len(portion) == PORTION:
                 well &= self._send(runtime, portion)
                 portion = []
         return self._send(runtime, portion) and well
 
     def _send(self, runtime: RuntimeHandle, portion: list[_Due]) -> bool:
-        """Send updates and record what came of them; return whether none has to be sent again."""
+        """Send updates and record their outcomes; return whether none has to be sent again."""
         if not portion:
             return True
         reason = "the runtime could not update it"
         try:
-            failed = {each.container_id for each in runtime.update(*(due.update for due in portion)).result()}
+            failed = {
+                refused_update.container_id
+                for refused_update in runtime.update(*(due.update for due in portion)).result()
+            }
         except NriError as error:
             reason = plain(str(error))
             failed = {due.update.container_id for due in portion}
         well = True
         for due in portion:
-            number, known = due.update.container_id, due.known
-            if self._held.container(number) is not known:  # it has stopped meanwhile
+            number, entry = due.update.container_id, due.entry
+            if self._held.container(number) is not entry:  # the container has stopped meanwhile
                 continue
             bad = number in failed
             if not bad:
-                known.said.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
-            self._tell(known, due.changes, reason if bad else "")
-            if bad or known.asked != due.asked:  # a kubelet that asks for something else meanwhile: decide by that
-                known.changes, well = None, False
+                entry.reported.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
+            self._tell(entry, due.changes, reason if bad else "")
+            if (
+                bad or entry.request_count != due.request_count
+            ):  # the kubelet has sent another request meanwhile: decide by that
+                entry.changes, well = None, False
         return well
 
-    def _decide(self, known: InventoryEntry) -> Changes | None:
-        """Ask the hooks for a container that runs; None if nothing is to be changed by that."""
+    def _decide(self, entry: InventoryEntry) -> Changes | None:
+        """Run the hooks for a running container; None if they fail."""
         try:
-            outcome = self._parts.decisions.decide(MEND_CONTAINER, known.context, self._transport)
+            outcome = self._parts.decisions.decide(MEND_CONTAINER, entry.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = translation.sayable(self._with_what_was_asked(known, outcome), known.context.folder)
-            self._parts.decisions.record(known.context, self._transport, left_out)
+            changes, left_out = translation.sayable(self._with_what_was_asked(entry, outcome), entry.context.folder)
+            self._parts.decisions.record(entry.context, self._transport, left_out)
         except Exception:  # noqa: BLE001 - one pod never stops the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
         return changes
 
-    def _with_what_was_asked(self, known: InventoryEntry, outcome: Outcome) -> Changes:
-        """Return what was decided, and what the kubelet had asked for where only an earlier decision set a value."""
-        changes, before = outcome.changes, known.changes
+    def _with_what_was_asked(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
+        """Return the changes, with the kubelet's request for values that only an earlier decision set."""
+        changes, before = outcome.changes, entry.changes
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
-            return changes  # a hook that cannot decide gives nothing back
-        asked = known.context.resources or Resources()
+            return changes  # a failed hook must not reset earlier values
+        requested = entry.context.resources or Resources()
         back: dict[str, Setting] = {}
-        if asked.cfs_quota is not None:
-            back[QUOTA] = asked.cfs_quota
-        back[CPUS] = asked.cpuset or ""
+        if requested.cfs_quota is not None:
+            back[QUOTA] = requested.cfs_quota
+        back[CPUS] = requested.cpuset or ""
         return Changes({name: value for name, value in back.items() if name in before.knobs}) | changes
 
     def _update(
-        self, known: InventoryEntry, changes: Changes, number: str, reported: m.Container | None = None
+        self, entry: InventoryEntry, changes: Changes, number: str, reported: m.Container | None = None
     ) -> m.ContainerUpdate | None:
         try:
             return translation.update(changes, number, self._parts.executor.on_v2, reported)
         except Exception as error:  # noqa: BLE001 - one container's values must not stop those of the others
-            self._tell(known, changes, f"it cannot be said to the runtime: {plain(str(error))}")
+            self._tell(entry, changes, f"it cannot be converted for the runtime: {plain(str(error))}")
             return None
 
-    def _beside(self, known: InventoryEntry, changes: Changes) -> None:
-        """Do what no update can say."""
-        executor, folder = self._parts.executor, known.context.folder
+    def _beside(self, entry: InventoryEntry, changes: Changes) -> None:
+        """Write what no update can express."""
+        executor, folder = self._parts.executor, entry.context.folder
         deeds: list[Callable[[], list[Result]]] = []
         if clears_cpus(changes):
             deeds.append(lambda: clear_cpus(executor, folder))
-        rest = translation.beside(changes, executor.on_v2)
-        if (score := rest.number(OOM_SCORE)) is not None:
+        file_changes = translation.beside(changes, executor.on_v2)
+        if (score := file_changes.number(OOM_SCORE)) is not None:
             deeds.append(lambda: executor.oom_score(folder, score))
-        if rest := rest.without((OOM_SCORE, CPUS)):
-            deeds.append(lambda: executor.write(writes(folder, rest), keep=False))
+        if file_changes := file_changes.without((OOM_SCORE, CPUS)):
+            deeds.append(lambda: executor.write(writes(folder, file_changes), keep=False))
         for deed in deeds:
             try:
-                self._parts.decisions.record(known.context, self._transport, deed())
+                self._parts.decisions.record(entry.context, self._transport, deed())
             except Exception:  # noqa: BLE001 - one pod never stops the others
                 _log.exception("mode %s: a write failed", self._transport)
 
-    def _tell(self, known: InventoryEntry, changes: Changes, reason: str) -> None:
+    def _tell(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
-        target = known.context.folder
-        said = translation.updatable(changes, self._parts.executor.on_v2).knobs
-        results = [Result(target, knob, value, outcome, reason) for knob, value in said.items() if value != ""]
-        self._parts.decisions.record(known.context, self._transport, results)
+        target = entry.context.folder
+        sent = translation.updatable(changes, self._parts.executor.on_v2).knobs
+        results = [Result(target, knob, value, outcome, reason) for knob, value in sent.items() if value != ""]
+        self._parts.decisions.record(entry.context, self._transport, results)

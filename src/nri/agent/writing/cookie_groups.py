@@ -1,8 +1,7 @@
-"""The core-scheduling cookie of each group, and how a container's processes come to have it, or lose it.
+"""Core-scheduling cookies by group: how the processes of a container get their group's cookie, or lose it.
 
-`Cookies` is what is asked of the kernel; it is given from outside. Remembered are a group's cookie with the processes
-that have it, and a container's group, for five minutes after the last time they were seen. A group whose known
-processes are all gone gets a new cookie. Next: `nri.agent.hooks`.
+Groups and members are remembered for five minutes after they were last used. A group whose processes have all ended
+gets a new cookie.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 __all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "HeldCookie", "Membership"]
 
-#: Everybody's cookie while core scheduling does not concern them.
+#: The cookie of processes without core scheduling.
 NO_COOKIE: Final = 0
 _KEPT_S: Final = 300.0
 
@@ -25,7 +24,7 @@ class Membership(NamedTuple):
 
 
 class Cookies(Protocol):
-    """Cookies of processes. Each raises OSError for a process that is gone."""
+    """Cookies of processes. All methods raise OSError for an ended process."""
 
     def get(self, pid: int) -> int:
         """The cookie of a process."""
@@ -40,12 +39,12 @@ class Cookies(Protocol):
         ...
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Take the cookies of processes away; return those that failed."""
+        """Remove the cookies of processes; return those that failed."""
         ...
 
 
 class HeldCookie:
-    """A cookie and the processes known to have it."""
+    """A cookie and the processes that have it."""
 
     def __init__(self, cookie: int, pids: Iterable[int] = ()) -> None:
         self.cookie = cookie
@@ -53,7 +52,7 @@ class HeldCookie:
 
     @property
     def valid(self) -> bool:
-        """Whether it is of use: a real cookie that a process has."""
+        """Whether it is a real cookie that a process has."""
         return self.cookie > NO_COOKIE and bool(self.pids)
 
 
@@ -61,7 +60,7 @@ class CookieGroups:
     """Groups and their cookies on one node.
 
     Attributes:
-        entries: what is known, by group.
+        entries: the cookie of each group.
         members: the group of each container, by `pod uid/container id`.
     """
 
@@ -74,14 +73,14 @@ class CookieGroups:
     def enable(
         self, group: str, container: str, pids: Sequence[int], now: float = 0.0, *, forget_moved: bool = True
     ) -> bool:
-        """Give a container's processes the cookie of its group; return whether that could be done.
+        """Give a container's processes the cookie of its group; return whether that succeeded.
 
         Args:
             group: the group's name.
             container: `pod uid/container id`.
-            pids: the processes of the container; none is no work.
+            pids: the processes of the container.
             now: monotonic seconds.
-            forget_moved: whether processes that come from another group are no longer known as those of that one.
+            forget_moved: whether processes from another group are removed from that group.
         """
         self._forget(now)
         if not pids:
@@ -94,8 +93,8 @@ class CookieGroups:
             if entry.pids.issuperset(pids):
                 self._keep(group, container, entry, now)
                 return True
-            shared, gone = self.share(pids, sorted(entry.pids), entry.cookie)
-            entry.pids.difference_update(gone if shared is None or shared else ())
+            shared, lost = self.share(pids, sorted(entry.pids), entry.cookie)
+            entry.pids.difference_update(lost if shared is None or shared else ())
             if shared is not None:
                 entry.pids.update(shared)
                 if shared:
@@ -111,7 +110,7 @@ class CookieGroups:
         return cookie > NO_COOKIE
 
     def disable(self, container: str, pids: Sequence[int], now: float = 0.0) -> None:
-        """Take the cookie from a container's processes, if it ever had one."""
+        """Remove the cookie from a container's processes, if it ever had one."""
         self._forget(now)
         last = self.members.get(container)
         entry = self._valid(last) if last is not None else None
@@ -122,7 +121,7 @@ class CookieGroups:
         self._drop(last, container, entry)
 
     def load(self, group: str, container: str, pids: Sequence[int], now: float = 0.0) -> bool:
-        """Learn at the start which cookie a container has already; return whether it has processes at all."""
+        """Take over the cookie that a container has at the start; return whether it has processes."""
         if not pids:
             return False
         cookie, having = self.current(pids)
@@ -130,7 +129,7 @@ class CookieGroups:
             return True
         entry = self.entries.get(group)
         if entry is not None and entry.cookie not in (NO_COOKIE, cookie):
-            return True  # two cookies for one group: the reconciler mends that
+            return True  # two cookies for one group: the reconciler repairs that
         if entry is None:
             entry = HeldCookie(cookie)
         entry.pids.update(having)
@@ -148,7 +147,7 @@ class CookieGroups:
         return first, having
 
     def add(self, pids: Sequence[int]) -> tuple[int, list[int]]:
-        """Make a cookie on the first process and share it with the others. Raises OSError if the first one is gone."""
+        """Create a cookie on the first process and share it with the others. Raises OSError if the first has ended."""
         if not pids:
             return NO_COOKIE, []
         first = pids[0]
@@ -162,27 +161,27 @@ class CookieGroups:
         """Give processes the cookie of a sibling.
 
         Returns:
-            The processes that have it now, None if no sibling has it any more; and the siblings that have lost it.
+            The processes that have it now, None if no sibling has it any more; and the siblings that lost it.
         """
-        known = {pid: found for pid in pids if (found := self._cookie_of(pid)) is not None}
-        lacking = sorted(pid for pid, found in known.items() if found != cookie)
-        having = [pid for pid, found in known.items() if found == cookie]
-        if not known or not lacking:
+        cookie_by_pid = {pid: current for pid in pids if (current := self._cookie_of(pid)) is not None}
+        without_cookie = sorted(pid for pid, current in cookie_by_pid.items() if current != cookie)
+        having = [pid for pid, current in cookie_by_pid.items() if current == cookie]
+        if not cookie_by_pid or not without_cookie:
             return having, []
-        gone: list[int] = []
+        lost: list[int] = []
         for sibling in siblings:
             if self._cookie_of(sibling) == cookie:
-                failed = self._assign(sibling, lacking)
-                return sorted({*having, *lacking} - set(failed)), gone
-            gone.append(sibling)
-        return None, gone
+                failed = self._assign(sibling, without_cookie)
+                return sorted({*having, *without_cookie} - set(failed)), lost
+            lost.append(sibling)
+        return None, lost
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Take the cookies of processes away; return those that have none now."""
-        known = {pid: found for pid in pids if (found := self._cookie_of(pid)) is not None}
-        having = sorted(pid for pid, found in known.items() if found != NO_COOKIE)
+        """Remove the cookies of processes; return those without one now."""
+        cookie_by_pid = {pid: current for pid in pids if (current := self._cookie_of(pid)) is not None}
+        having = sorted(pid for pid, current in cookie_by_pid.items() if current != NO_COOKIE)
         failed = self._cookies.clear(having) if having else []
-        return sorted(set(known) - set(failed))
+        return sorted(set(cookie_by_pid) - set(failed))
 
     def _cookie_of(self, pid: int) -> int | None:
         try:
@@ -214,7 +213,7 @@ class CookieGroups:
             self.entries.pop(group, None)
 
     def _forget(self, now: float) -> None:
-        """Forget what has not been seen for five minutes."""
-        for kind, name in [key for key, seen in self._seen.items() if now - seen > _KEPT_S]:
+        """Forget groups and members that were not used for five minutes."""
+        for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _KEPT_S]:
             del self._seen[(kind, name)]
             (self.entries if kind == "group" else self.members).pop(name, None)

@@ -1,7 +1,6 @@
-"""Lists of CPUs that were decided, read once for all containers of a pod, and refused if no machine has as many.
+"""Lists of CPUs in decisions: parsed once for all containers of a pod, and refused if no machine has that many.
 
-A pod's author writes a few characters, `0-65535`, and they would be tens of thousands of numbers for each container.
-Next: `nri.agent.executor`.
+A pod's author can write a short text, `0-65535`, that would become tens of thousands of numbers for each container.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ _MOST_TEXT: Final = 1 << 16
 
 @lru_cache(maxsize=16)
 def cpus(text: str) -> tuple[frozenset[int], str]:
-    """Return the CPUs of a list; none of them, and why, for one that no kernel takes."""
+    """Return the CPUs of a list; for a list that no kernel accepts none, with the reason."""
     if len(text) > _MOST_TEXT:
         return frozenset(), f"a list of CPUs of {len(text)} characters"
     try:
-        found = cpuset.parse(text)
+        cpu_set = cpuset.parse(text)
     except ValueError as error:
         return frozenset(), plain(str(error))
-    if len(found) > MOST_CPUS:
-        return frozenset(), f"it names {len(found)} CPUs, and no machine has more than {MOST_CPUS}"
-    return found, ""
+    if len(cpu_set) > MOST_CPUS:
+        return frozenset(), f"it names {len(cpu_set)} CPUs; the limit is {MOST_CPUS}"
+    return cpu_set, ""
 
 
 def value_of(knob: str, text: str) -> Value:
-    """Return the value of a knob that a text says. Raises KeyError for a name that is no knob's, and ValueError."""
+    """Return the value of a knob from its text. Raises KeyError for an unknown knob, and ValueError."""
     if knob != CPUS:
         return host.knob(knob).parse(text)
-    found, reason = cpus(text)
+    cpu_set, reason = cpus(text)
     if reason:
         raise ValueError(reason)
-    return found
+    return cpu_set

@@ -1,7 +1,6 @@
-"""Writes that wait for their cgroup, which a runtime makes later than it reports it.
+"""Writes that wait for their cgroup, which a runtime creates later than it reports it.
 
-Rules: pure but for the clock that is given; bounded in cgroups and in time, because a pod that vanished never comes for
-its writes. The newest word for a knob counts. Next: `nri.agent.executor`, which keeps and retries them.
+Bounded in number and time, because the cgroup of a pod that vanished never appears. The newest value of a knob counts.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ class _Folder(NamedTuple):
 
 
 class Pending:
-    """Writes by cgroup, none for longer than `kept_s` seconds, and of the newest `most` cgroups."""
+    """Writes by cgroup, kept for at most `kept_s` seconds, for the newest `max_writes`."""
 
-    def __init__(self, now: Callable[[], float], most: int = 2048, kept_s: float = 300.0) -> None:
-        self._now, self._most, self._kept_s = now, most, kept_s
+    def __init__(self, now: Callable[[], float], max_writes: int = 2048, kept_s: float = 300.0) -> None:
+        self._now, self._most, self._kept_s = now, max_writes, kept_s
         self._folders: OrderedDict[str, _Folder] = OrderedDict()
 
     def __len__(self) -> int:
@@ -32,7 +31,7 @@ class Pending:
         return sum(len(row.writes) for row in self._folders.values())
 
     def keep(self, write: Write) -> int:
-        """Keep a write; return how many others had to go for it."""
+        """Keep a write; return the number of writes dropped for it."""
         folder = write.folder.strip("/")
         row = self._folders.pop(folder, None) or _Folder(self._now(), {})
         row.writes[write.knob] = write
@@ -50,13 +49,13 @@ class Pending:
                     del self._folders[folder]
 
     def take(self, folder: str) -> list[Write]:
-        """Take out all that waits for a cgroup and for those below it."""
+        """Remove and return the waiting writes of a cgroup and those below it."""
         if not self._folders:
             return []
         return [write for name in self._below(folder) for write in self._folders.pop(name).writes.values()]
 
     def forget(self, folder: str) -> None:
-        """Drop all that waits for a cgroup and for those below it."""
+        """Drop the waiting writes of a cgroup and those below it."""
         for name in self._below(folder):
             del self._folders[name]
 
@@ -67,10 +66,10 @@ class Pending:
         return [name for name in self._folders if name == path or name.startswith(f"{path}/")]
 
     def _bound(self) -> int:
-        gone, oldest = 0, self._now() - self._kept_s
+        dropped, oldest = 0, self._now() - self._kept_s
         while self._folders:
             row = next(iter(self._folders.values()))
             if len(self._folders) <= self._most and row.since >= oldest:
                 break
-            gone += len(self._folders.popitem(last=False)[1].writes)
-        return gone
+            dropped += len(self._folders.popitem(last=False)[1].writes)
+        return dropped

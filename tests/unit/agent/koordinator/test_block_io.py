@@ -109,7 +109,7 @@ def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) 
     world.source.replace([one])
     world.loop()
     assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
-    assert "the machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "this machine has no disk '/dev/none'" in world.loops.health()[1]
 
 
 def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
@@ -146,11 +146,11 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
     ("kind", "name", "error"),
     [
         ("device", "/", "is not a device"),
-        ("volumegroup", "vg0", "the machine has no volume in use of the volume group 'vg0'"),
+        ("volumegroup", "vg0", "no volume in use belongs to the volume group 'vg0'"),
         ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
         ("zpool", "tank", "there is no kind 'zpool'"),
         ("podvolume", "../../etc", "the kubelet has mounted no volume '../../etc' for the pod"),
-        ("podvolume", "share", "'share' is not on a disk that the machine shows"),
+        ("podvolume", "share", "'share' is not on a disk that is visible here"),
     ],
 )
 def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
@@ -230,10 +230,13 @@ def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (PLAIN_MOUNTS, "'data' is one of 2 claims, and the kubelet has mounted 0 of claims for the pod, on 0 disks"),
+        (
+            PLAIN_MOUNTS,
+            "'data' is one of 2 claims; the kubelet has mounted 0 of them, on 0 disks",
+        ),
         (
             (("csi", "pvc-1/mount", "8:1"),),
-            "of 2 claims, and the kubelet has mounted 1 of claims for the pod, on 1 disks",
+            "of 2 claims; the kubelet has mounted 1 of them, on 1 disks",
         ),
         (
             (("csi", "pvc-1/mount", "8:1"), ("csi", "pvc-2/mount", "8:16")),
@@ -260,7 +263,7 @@ def test_a_disk_of_the_whole_machine_that_is_not_there_is_told(tmp_path: Path) -
     root = {"blkioQOS": {"enable": True, "blocks": [{"name": "/dev/none", "ioCfg": {"readLatency": 5000}}]}}
     world = LoopWorld(tmp_path, {"resourceQOSStrategy": {"cgroupRoot": root}})
     world.loop()
-    assert "cgroupRoot: the machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "cgroupRoot: this machine has no disk '/dev/none'" in world.loops.health()[1]
 
 
 def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
@@ -358,7 +361,7 @@ def test_latencies_of_two_disks_are_set_in_one_round_and_those_of_a_killed_agent
 def test_disks_have_a_value_of_each_knob() -> None:
     given_ = {"enable": True, "blocks": [{"name": "/dev/sda", "type": "device", "ioCfg": {"readBPS": 1048576}}]}
     (disk,) = block_io.parse(given_)
-    assert block_io.wanted([("8:0", disk)], ["8:0"]) == {
+    assert block_io.limits_by_knob([("8:0", disk)], ["8:0"]) == {
         "io.read_iops": {"8:0": -1},
         "io.write_iops": {"8:0": -1},
         "io.read_bps": {"8:0": 1048576},
@@ -372,7 +375,7 @@ def test_disks_have_a_value_of_each_knob() -> None:
 
 
 def test_what_is_in_force_and_not_asked_for_goes() -> None:
-    found = block_io.wanted([], ["8:16"])
+    found = block_io.limits_by_knob([], ["8:16"])
     assert {knob: values["8:16"] for knob, values in found.items()} == {
         **dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), -1),
         "io.device_weight": 100,

@@ -72,8 +72,8 @@ def test_a_ratio_that_is_none_is_told(text: str) -> None:
 @pytest.mark.parametrize(
     ("own", "why"),
     [
-        ("[]", "it is no JSON object: Koordinator's manager leaves it out"),
-        ("{", "it is no JSON object: Koordinator's manager leaves it out"),
+        ("[]", "not a JSON object: Koordinator's manager ignores it"),
+        ("{", "not a JSON object: Koordinator's manager ignores it"),
         (
             '{"midUnallocatedPercent": -10}',
             "midUnallocatedPercent -10 is below 0: Koordinator's manager refuses such a strategy",

@@ -257,16 +257,16 @@ def machine(nodes: int, cores: int) -> list[Cpu]:
 
 
 def test_the_budget_is_a_share_of_the_node_less_what_the_others_use() -> None:
-    used = Used(node=40_000, pods=30_000, others=20_000, programs=2_000, other_programs=1_000)
+    used = Used(node=40_000, pods=30_000, other_pods=20_000, programs=2_000, other_programs=1_000)
     assert cpu_suppress.budget_milli(100_000, used) == 65_000 - 20_000 - 1_000 - 8_000
     assert cpu_suppress.budget_milli(100_000, used._replace(reserved=10_000)) == 34_000
-    assert cpu_suppress.budget_milli(100_000, used._replace(others=90_000), least_percent=10) == 10_000
+    assert cpu_suppress.budget_milli(100_000, used._replace(other_pods=90_000), least_percent=10) == 10_000
 
 
 @given(MILLI, MILLI, MILLI, st.integers(1, 100))
 def test_more_used_by_others_never_leaves_more(node: int, pods: int, others: int, percent: int) -> None:
     used = Used(node, pods, others)
-    more = used._replace(others=others + 1000)
+    more = used._replace(other_pods=others + 1000)
     assert cpu_suppress.budget_milli(64_000, more, percent) < cpu_suppress.budget_milli(64_000, used, percent)
 
 

@@ -218,7 +218,7 @@ def test_core_scheduling_needs_its_policy() -> None:
     }
     rule = core_sched.rule_of(slo("coreSched", **classes))
     assert rule.enabled
-    assert rule.known
+    assert rule.is_configured
     assert (rule.pods["LS"].expeller, rule.pods["BE"].expeller, rule.pods["BE"].cpu_idle) == (True, False, True)
     assert not core_sched.rule_of(slo(None, **classes)).enabled
 

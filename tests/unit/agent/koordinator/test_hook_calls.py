@@ -255,7 +255,7 @@ def test_many_pods_leave_nothing_behind(root: Root) -> None:
             calls.answer(stage, request)
         calls.answer("PostStopPodSandbox", pod_request)
     assert calls.apply_again() == 0
-    assert set(shared.executor.held().values()) == {0}
+    assert set(shared.executor.counts().values()) == {0}
     assert len(shared.history) <= 1024
 
 
@@ -275,7 +275,7 @@ def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None
     batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
     assert calls.apply_again() == 1
-    assert shared.executor.held()["waiting writes"] == 0
+    assert shared.executor.counts()["waiting writes"] == 0
     known = shared.history.of(UID)
     assert known is not None
     assert {row["outcome"] for row in known["writes"]} == {"gone"}

@@ -33,7 +33,7 @@ def test_a_gate_switches_its_own_hook_or_strategy_and_no_other() -> None:
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
 def test_a_strategy_declares_what_the_timer_asks_of_it(row: object) -> None:
-    made: Strategy = load(row.made)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
+    made: Strategy = load(row.strategy_class)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
     assert made.name == row.name  # type: ignore[attr-defined]
     assert made.key == row.key  # type: ignore[attr-defined]
     assert made.interval_s >= 0 and made.samples is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.system_config import System, parse, wanted
+from nri.agent.koordinator.system_config import System, parse, switch_values
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 
@@ -74,5 +74,7 @@ def test_nothing_is_asked_for_by_nothing() -> None:
 
 
 def test_a_share_of_the_memory_stays_free_within_bounds() -> None:
-    assert wanted(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
-    assert wanted(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {"mm.memcg_reaper": 0}
+    assert switch_values(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
+    assert switch_values(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {
+        "mm.memcg_reaper": 0
+    }

@@ -221,8 +221,8 @@ def held_after_rounds(folder: Path, rounds: int) -> list[str]:
         world.loops.round()
     assert world.loops.health()[0]
     held = {loop.name: (len(loop), 20) for loop in world.loops.loops if hasattr(loop, "__len__")}
-    held["waiting writes"] = world.parts.executor.held()["waiting writes"], 0
-    held["written values"] = world.parts.executor.held()["written values"], 299
+    held["waiting writes"] = world.parts.executor.counts()["waiting writes"], 0
+    held["written values"] = world.parts.executor.counts()["written values"], 299
     held["history"] = len(world.history), 1024
     held["descriptors"] = len(os.listdir("/proc/self/fd")), descriptors
     return over(held)
@@ -238,10 +238,8 @@ def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over
         world.loop()
     told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(told) == 2 and told[0] == told[1]
-    assert told[0].startswith(
-        "NodeSLO: cpuBurstStrategy.policy: there is no policy 'atuo'; there are none, cpuBurstOnly,"
-    )
-    assert told[0].endswith("; what it said last of that is in force")
+    assert told[0].startswith("NodeSLO: cpuBurstStrategy.policy: unknown policy 'atuo'; there are none, cpuBurstOnly,")
+    assert told[0].endswith("; the last valid value stays in force")
 
 
 def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(

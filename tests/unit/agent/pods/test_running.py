@@ -141,7 +141,7 @@ def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folde
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
     told: list[str] = []
     assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
-    assert told == ["'Best' is not a class of Kubernetes"]
+    assert told == ["'Best' is not a Kubernetes QoS class"]
 
 
 @pytest.mark.parametrize(

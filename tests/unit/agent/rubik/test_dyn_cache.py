@@ -58,7 +58,7 @@ def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path:
     world.loop()
     assert (tmp_path / TOP / "rubik_low/tasks").read_text().split() == ["100"]
     assert (tmp_path / TOP / "rubik_max/tasks").read_text() == "", "b never had a level"
-    assert sum("is none of low, middle" in each for each in world.loops.errors) == 2
+    assert sum("is not one of low, middle" in each for each in world.loops.errors) == 2
 
 
 def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Path) -> None:

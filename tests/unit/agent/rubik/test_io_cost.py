@@ -92,7 +92,7 @@ def test_a_disk_that_is_not_there_switches_all_off_and_is_told(tmp_path: Path) -
     world.configure(ioCost=[config("/dev/gone")])
     world.loop()
     assert "enable=0" in text(world, "blkio.cost.qos")
-    assert "'/dev/gone' is no block device: no disk is controlled" in world.loops.health()[1]
+    assert "'/dev/gone' is not a block device: no disk is controlled" in world.loops.health()[1]
 
 
 def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_one_stays(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_minor_number_above_255_is_one() -> None:
 @pytest.mark.parametrize(
     ("device", "words"),
     [
-        (Device("null", "linear", GOOD.param), "config\\[0\\].dev: 'null' is no block device"),
+        (Device("null", "linear", GOOD.param), "config\\[0\\].dev: 'null' is not a block device"),
         (Device("nvme0n1", "exact", GOOD.param), "config\\[0\\].model"),
         (Device("nvme0n1", "linear", Parameters(1)), "config\\[0\\].param.rseqiops: 0"),
     ],

@@ -25,7 +25,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
 def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: StrategyRow) -> None:
-    service = load(row.made)
+    service = load(row.strategy_class)
     assert row.name in FEATURES and not row.default
     assert service(AgentSettings(), [row.name]).name == row.name
 
@@ -82,7 +82,7 @@ def test_every_service_can_be_previewed() -> None:
 def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
     context = Pod(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
     assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
-        "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
+        "dynCache": "volcano.sh/cache-limit 'huge' is not one of low, middle, high, max, dynamic"
     }
 
 

@@ -75,7 +75,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"memoryevict": {"threshold": 60, "cooldown": 2**63 - 1}}, "memoryevict.cooldown: expected a whole number"),
         ({"psi": 3}, "psi"),
         ({"psi": {"resource": []}}, "psi.resource: is empty"),
-        ({"preemption": None}, "preemption: is switched on and has no block"),
+        ({"preemption": None}, "preemption: is switched on but has no block"),
         ({"numa": {}}, 'enabledFeatures[0]: "numa" is no service'),
     ],
 )
@@ -137,7 +137,7 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
     ("text", "words"),
     [
         ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
-        ("[]", "is no JSON object"),
+        ("[]", "is not a JSON object"),
         ("{", "rubik.json"),
     ],
 )
@@ -155,9 +155,9 @@ def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apa
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (Agent(logLevel="loud"), '"loud" is none of debug'),
+        (Agent(logLevel="loud"), '"loud" is not one of debug'),
         (Agent(logSize=5), "5 MB is not from 10 to"),
-        (Agent(logDriver="file", logDir="here"), '"here" is no absolute path'),
+        (Agent(logDriver="file", logDir="here"), '"here" must be an absolute path'),
     ],
 )
 def test_a_value_of_the_agent_that_cannot_be_is_complained_of(agent: Agent, words: str) -> None:
@@ -263,10 +263,10 @@ def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothi
 def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text(**TURBO, **PSI))
     assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
-    assert PROFILE.asked(store.document(KIND)) == {
+    assert PROFILE.requested_gates(store.document(KIND)) == {
         "quotaTurbo": "agent.enabledFeatures[0]", "psi": "agent.enabledFeatures[1]",
     }  # fmt: skip
-    assert PROFILE.asked(None) == PROFILE.asked({"agent": []}) == {}
+    assert PROFILE.requested_gates(None) == PROFILE.requested_gates({"agent": []}) == {}
 
 
 def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
@@ -287,13 +287,13 @@ def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_sw
 def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> None:
     services = PROFILE.strategy_rules()
     services.take(None)
-    assert (services.known, services.blocks) == (False, {})
+    assert (services.has_document, services.blocks) == (False, {})
     document = json.loads(text(**TURBO))
     services.take(document)
     before = services.blocks
     services.take(document)
     assert services.blocks is before, "a document that has not changed is read once"
-    assert (services.known, before["quotaTurbo"].highWaterMark) == (True, 50)
+    assert (services.has_document, before["quotaTurbo"].highWaterMark) == (True, 50)
     services.take(json.loads(text(psi={})))
     assert services.errors and services.blocks is before
     services.take(None)

@@ -47,7 +47,7 @@ def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
         executor = agents.parts(root).executor
         (result,) = clear_cpus(executor, f"{POD}/c")
         assert (result.outcome, result.reason) == (Outcome.GONE, "the cgroup above: there is no such cgroup")
-        assert executor.held()["waiting writes"] == 0
+        assert executor.counts()["waiting writes"] == 0
 
 
 def test_a_machine_without_sets_of_cpus_says_so(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
         assert not runtime.create_container(pod, container).owners.owners
         updated = runtime.update_container(pod, container, m.LinuxResources())
     assert not updated.changed
-    assert writes(parts)["all of it"]["reason"] == "it cannot be said to the runtime: out of range"
+    assert writes(parts)["all of it"]["reason"] == "it cannot be converted for the runtime: out of range"
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
                 runtime.remove_container(pod, container)
             runtime.remove_pod_sandbox(pod)
     assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
-    assert parts.executor.held()["waiting writes"] == 0
+    assert parts.executor.counts()["waiting writes"] == 0
 
 
 def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
                 shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controllers}{folder}")
         plugin.remove_pod_sandbox(pod)
         if number % 30 == 29:
-            sizes.append((plugin.held.counts(), parts.executor.held(), len(os.listdir("/proc/self/fd"))))
+            sizes.append((plugin.held.counts(), parts.executor.counts(), len(os.listdir("/proc/self/fd"))))
     assert sizes[-1] == sizes[0]
     assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}
     assert sizes[-1][1]["waiting writes"] == 0

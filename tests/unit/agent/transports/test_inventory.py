@@ -43,7 +43,7 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     assert known is not None
     held.ask(known, Container(Pod(uid="new"), env={"A": "b"}, resources=Resources(cfs_quota=9)))
     assert known.context.resources == Resources(cfs_quota=9, cpu_shares=2)
-    assert known.asked == 1
+    assert known.request_count == 1
     assert (known.context.pod.uid, known.context.env) == ("new", {})
 
 

@@ -119,7 +119,7 @@ def test_what_the_runtime_has_is_not_told_again_and_what_somebody_else_overwrite
 
 
 def test_what_the_runtime_reports_already_is_not_told(world: World) -> None:
-    world.known("a").said = {QUOTA: 20_000}
+    world.known("a").reported = {QUOTA: 20_000}
     world.set(("a", 20_000), ("b", 20_000))
     assert world.runtime.quotas() == [("b", 20_000)]
 
@@ -169,7 +169,7 @@ def test_a_runtime_that_does_not_answer_is_left_alone_for_a_while(world: World, 
     world.clock.now += 61
     world.set()
     assert world.runtime.quotas()[-1][0] in ("a", "b")
-    assert world.known("b").said[QUOTA] == 30_000
+    assert world.known("b").reported[QUOTA] == 30_000
 
 
 def test_without_a_connection_the_executor_does_all(world: World) -> None:
@@ -191,7 +191,7 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     world.runtime.before_update = slow
     rows = world.set(*((f"c{number}", 20_000) for number in range(40)))
     assert len(world.runtime.updates) == 32
-    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"it had enough to do for one round"}
+    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the round had no time left"}
     world.set()
     assert len(world.runtime.updates) == 40
 
@@ -258,12 +258,12 @@ def test_what_the_kubelet_asks_for_as_before_keeps_a_strategys_value_and_what_it
     world: World,
 ) -> None:
     known = world.known("a")
-    known.asked_for = {QUOTA: 10_000}
+    known.requested = {QUOTA: 10_000}
     world.set(("a", 20_000))
-    assert world.updates.kept(known, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
-    assert world.updates.kept(known, requested(quota=10_000)) == Changes({QUOTA: 20_000})
-    assert world.updates.kept(known, requested(quota=15_000)) == Changes()
-    assert known.asked_for == {QUOTA: 15_000, "cpu.shares": 2}
+    assert world.updates.values_to_keep(known, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
+    assert world.updates.values_to_keep(known, requested(quota=10_000)) == Changes({QUOTA: 20_000})
+    assert world.updates.values_to_keep(known, requested(quota=15_000)) == Changes()
+    assert known.requested == {QUOTA: 15_000, "cpu.shares": 2}
 
 
 def test_a_value_that_a_hook_decides_is_no_strategys_any_more(world: World) -> None:
@@ -279,7 +279,7 @@ def test_a_kubelets_request_is_answered_with_strategies_values_beside_those_of_h
         runtime.add(made).run_pod_sandbox(pod)
         container = run(runtime, pod, "web").container
         made.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
-        assert held(made, "web").said == {QUOTA: 20_000}
+        assert held(made, "web").reported == {QUOTA: 20_000}
         reply = runtime.update_container(pod, container, requested(shares=512))
         assert reply.resources.cpu.quota.value == 20_000
         assert runtime.update_container(pod, container, requested(quota=90_000)).resources.cpu.quota.value == 90_000

@@ -39,7 +39,7 @@ def test_what_was_written_meanwhile_no_longer_waits() -> None:
 
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
-    pending = Pending(Clock(), most=2)
+    pending = Pending(Clock(), max_writes=2)
     assert [pending.keep(shares(name)) for name in ("a", "b", "c")] == [0, 0, 1]
     assert pending.take("a") == []
     assert pending.take("b") == [shares("b")]

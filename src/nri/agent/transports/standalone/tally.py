@@ -1,7 +1,4 @@
-"""Tally: what a round has met, as numbers and a line for `health`; no text of a pod is in it but the first error's.
-
-Next: :mod:`nri.agent.transports.standalone.pods`.
-"""
+"""The counts of a round, and its line for `health`; it contains no text of a pod except the first error's."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ class Tally:
     """The numbers of one round.
 
     Attributes:
-        items: folders, pods, containers and programs that were looked at.
-        errors: those that could not be decided or broke off.
+        items: folders, pods, containers and programs that were decided.
+        errors: those that failed.
         first_error: the first of them, in one line.
-        outcomes: writes, by what came of them.
+        outcomes: writes by outcome.
     """
 
     items: int = 0

@@ -1,10 +1,7 @@
-"""The transport: two threads, one for cgroups and one for the network, so that a hanging tc delays no quota.
+"""The standalone transport: one thread for cgroups and one for the network, so that a hanging tc delays no quota.
 
-Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
-what is believed to be right, so that a value that is overwritten is back a round later. Nothing is decided before all
-pods are known once, but for cgroups that belong to no pod, folders of the kube-QoS classes and programs of the host;
-each of these is looked at by itself, so that one which cannot be decided costs the others nothing. Next:
-:mod:`nri.agent.loops`.
+A change of pods or rules is applied at once; once per `interval` everything is compared, also values that are believed
+to be correct. No pod is decided before all pods are known; folders of kube-QoS classes and host programs are.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _log = logging.getLogger("nri.agent")
 
 
 class NetworkRound(Protocol):
-    """The work of a round over the network; made with the settings and the parts of the agent."""
+    """The profile's work in a round over the network."""
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
@@ -50,11 +47,11 @@ class NetworkRound(Protocol):
 
 
 class Standalone:
-    """Standalone mode: what is in force is compared with what should be, and repaired.
+    """Standalone mode: values in force are compared with decided ones, and repaired.
 
     Args:
-        settings: of the agent; `standalone` is read, the rest by the profile.
-        parts: what the agent shares.
+        settings: of the agent.
+        parts: the shared parts of the agent.
         network: the round over the network; None for the profile's.
         now: monotonic seconds.
     """
@@ -102,7 +99,7 @@ class Standalone:
         self._poke(_RULES, *kinds)
 
     def health(self) -> tuple[bool, str]:
-        """Whether all pods have been looked at once, and what the last round has met."""
+        """Whether all pods were decided once, and the outcomes of the last round."""
         error = next((worker.error for worker in self._workers if worker.error), "")
         if error:
             return False, f"a round has failed: {error}"
@@ -111,10 +108,10 @@ class Standalone:
         return True, str(self.last)
 
     def round(self, reasons: frozenset[str]) -> None:
-        """Go once over folders, pods and programs.
+        """Decide and write folders, pods and programs once.
 
         Args:
-            reasons: why; `timer` looks also at what is believed to be right, a kind of rules tells the profile of it.
+            reasons: of the round; `timer` compares also values believed to be correct, a kind is a changed rule.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if reasons != {_PODS}:
@@ -129,7 +126,7 @@ class Standalone:
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
-        """Go once over what is set in the network."""
+        """Run the work over the network once."""
         if self._network is None or not self._parts.pods.synced:
             return
         tally = Tally()
@@ -171,7 +168,7 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
             _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
         except Exception as error:  # noqa: BLE001  one entry of a list must not cost the others theirs
             tally.failed(f"host application {context.name}", [error])
-            _log.exception("a host application could not be looked at: %r", context.name)
+            _log.exception("a host application could not be decided: %r", context.name)
 
 
 def _decided(
@@ -180,8 +177,8 @@ def _decided(
     outcome = parts.decisions.decide(stage, context, NAME)
     tally.items += 1
     tally.failed(what, outcome.errors)
-    wanted = writes(context.folder, outcome.changes, reason_of(outcome))
-    if wanted:
-        results = parts.executor.write(wanted, force=force, keep=False)
+    requests = writes(context.folder, outcome.changes, reason_of(outcome))
+    if requests:
+        results = parts.executor.write(requests, force=force, keep=False)
         tally.wrote(results)
         parts.decisions.record(context, NAME, results)

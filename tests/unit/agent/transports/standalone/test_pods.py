@@ -134,7 +134,7 @@ def test_pods_that_vanish_in_the_middle_are_no_error_and_wait_for_nothing(tmp_pa
     world.no_cgroup(folder)
     world.round()
     assert (world.standalone.last.errors, world.standalone.last.outcomes[Outcome.GONE]) == (0, 6)
-    assert world.parts.executor.held()["waiting writes"] == 0
+    assert world.parts.executor.counts()["waiting writes"] == 0
 
 
 def core(**policies: Any) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def held_after_pods(folder: Path, pods: int) -> list[str]:
         world.clock.now += 10
         world.standalone.round(frozenset({"pods"}))
         assert (world.standalone.last.items, world.standalone.last.errors) == (100, 0)
-    held = world.parts.executor.held()
+    held = world.parts.executor.counts()
     return over(
         {
             "waiting writes": (held["waiting writes"], 0),
@@ -260,4 +260,4 @@ def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
     for _ in range(5):
         world.round()
     assert world.standalone.last.errors
-    assert caplog.text.count("a pod could not be looked at") == 1
+    assert caplog.text.count("a pod could not be decided") == 1
