@@ -46,12 +46,12 @@ _BY_DEVICE: Final = ("blkio.throttle.", "blkio.cost.model", "blkio.cost.qos")
 
 def rows(text: str) -> dict[str, str]:
     """Return the rows of a file that keeps one for each device, without those that set no limit."""
-    found = {}
+    collected = {}
     for line in text.splitlines():
         device, _, value = line.strip().partition(" ")
         if value:
-            found[device] = value
-    return {device: value for device, value in found.items() if value != "0"}
+            collected[device] = value
+    return {device: value for device, value in collected.items() if value != "0"}
 
 
 class _Root(MachineRoot):
@@ -211,8 +211,8 @@ class CaseWorld:
 
     def path(self, name: str) -> Path:
         """The place of a file of a case."""
-        first, _, rest = name.partition("/")
-        return self.folder / _PLACES[first] / rest.lstrip("/")
+        first, _, remaining = name.partition("/")
+        return self.folder / _PLACES[first] / remaining.lstrip("/")
 
     def disks(self, devices: Mapping[str, str]) -> None:
         """Have files below /dev: `block 8:0`, `char 1:3`, `file` or `directory`, by name or path."""
@@ -230,14 +230,14 @@ class CaseWorld:
 
     def files(self) -> dict[str, str]:
         """All files that a case can name, by its paths, without the end of the last line."""
-        found = {}
+        collected = {}
         for first, place in _PLACES.items():
             top = self.folder / place
             for path in top.rglob("*") if top.exists() else ():
                 if path.is_file():
                     text = path.read_text().rstrip("\n")
-                    found[f"{first}/{path.relative_to(top)}"] = self.aliases.get(text, text)
-        return found
+                    collected[f"{first}/{path.relative_to(top)}"] = self.aliases.get(text, text)
+        return collected
 
     def changed(self) -> dict[str, str]:
         """The files that have another text than before."""

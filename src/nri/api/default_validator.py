@@ -1,9 +1,8 @@
-"""The default validator: what the operator forbids all plugins together, and which plugins must have taken part. Pure.
+"""The default validator: restrictions that the operator sets for all plugins together, and required plugins.
 
-The checks, their order and their texts are the reference's, byte for byte, because users search for them and other
-projects' tests match on them; where the reference walks a map in random order, ours is sorted. Configuration goes by
-the names of the common YAML form, of containerd's TOML and of CRI-O's table alike. A refusal is text; the adaptation
-makes the error of it (`failure`). Next: `nri.adaptation.dispatch.validation`, which asks validators.
+The checks, their order and their messages are the reference's, byte for byte, because users search for them and tests
+of other projects compare them. Where the reference iterates over a map in random order, this code sorts. Keys of the
+configuration are those of the common YAML form, of containerd's TOML and of CRI-O's table.
 """
 
 from __future__ import annotations
@@ -77,7 +76,9 @@ class ValidatorConfig:
         problems: list[Problem] = []
         values = check_values(cls, {name: tree[key] for name, key in spelled.items()}, (), problems).values
         errors = [
-            ConfigError(source, show((spelled[str(problem.path[0])], *problem.path[1:])), problem.reason, problem.suggestion)
+            ConfigError(
+                source, show((spelled[str(problem.path[0])], *problem.path[1:])), problem.reason, problem.suggestion
+            )
             for problem in problems
         ]
         unknown = [key for key in tree if key not in KEYS]
@@ -94,8 +95,8 @@ _NAMES = [field.name for field in fields(ValidatorConfig)]
 
 def _yaml_name(name: str) -> str:
     """The name in the common form: camel case, with OCI in capitals."""
-    first, *rest = name.split("_")
-    return first + "".join("OCI" if word == "oci" else word.capitalize() for word in rest)
+    first, *words = name.split("_")
+    return first + "".join("OCI" if word == "oci" else word.capitalize() for word in words)
 
 
 def _crio_name(name: str) -> str:
@@ -152,8 +153,8 @@ def _owners(request: ValidateContainerAdjustmentRequest) -> FieldOwners:
 
 def _compound(owners: FieldOwners, field: int) -> dict[str, str]:
     """Owners by key of a field that has one per key, sorted."""
-    found = owners.compound
-    return dict(sorted(found[field].owners.items())) if field in found else {}
+    compound = owners.compound
+    return dict(sorted(compound[field].owners.items())) if field in compound else {}
 
 
 def _hooks(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:

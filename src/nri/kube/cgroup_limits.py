@@ -1,7 +1,6 @@
-"""The arithmetic of CPU and memory limits, as the kubelet does it. Pure numbers in, pure numbers out.
+"""CPU and memory limits of cgroups, computed as the kubelet does.
 
 Units: milli is thousandths of a CPU, quotas are microseconds per period of 100 ms, memory is bytes, -1 is unlimited.
-Next: `nri.agent.koordinator.batch_resource`, which uses most of it.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ from typing import Final
 
 from nri.kube.quantity import CPU_PERIOD_US, MOST, ceil
 
-__all__ = ["MAX_SHARES", "MIN_QUOTA_US", "MIN_SHARES", "UNLIMITED", "amount", "milli", "quota_us", "shares"]
-
 MIN_SHARES: Final = 2
 MAX_SHARES: Final = 262_144
-#: The kernel takes no smaller quota.
+#: The kernel's minimum.
 MIN_QUOTA_US: Final = 1000
 UNLIMITED: Final = -1
 _SHARES_PER_CPU: Final = 1024
 
 
 def amount(resources: Mapping[str, Fraction], name: str) -> int:
-    """Return how much there is of a resource, rounded up as Kubernetes does; -1 if it is not there."""
-    found = resources.get(name)
-    return UNLIMITED if found is None else _bounded(ceil(found))
+    """Return the amount of a resource, rounded up as Kubernetes does; -1 if absent."""
+    quantity = resources.get(name)
+    return UNLIMITED if quantity is None else _bounded(ceil(quantity))
 
 
 def milli(resources: Mapping[str, Fraction], name: str) -> int:
-    """Return thousandths of a resource, rounded up; 0 if it is not there."""
+    """Return thousandths of a resource, rounded up; 0 if absent."""
     return _bounded(ceil(resources.get(name, Fraction(0)) * 1000))
 
 

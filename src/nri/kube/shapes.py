@@ -1,9 +1,8 @@
-"""JSON against a shape, by the rules of Go's decoder, because what people wrote for Koordinator was read by that.
+"""Decode JSON by a shape, as Go's decoder does, because Koordinator reads its annotations and documents with that.
 
-A key that the shape does not have is passed over, a key may be written in any case, null is as good as absent, and a
-value of another type is an error that names its place. A key that is passed over can be reported, with the one that was
-meant: `Unread`. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a `Word` of some, a
-`Record` of named keys, `Table` and `Items`. Next: `nri.agent.koordinator.pod_annotations`.
+Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
+its place. Skipped keys can be reported with the nearest valid one: `Unread`. Shapes are `int`, `str`, `bool`, `QUANTITY`,
+`INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 from nri.config.syntax import TooDeep, parse_json
 from nri.kube import quantity
 from nri.text import cut, plain
-
-__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "Unread", "Word", "decode", "fit", "meant"]
 
 #: A whole number of 32 bits.
 INT32: Final = "a whole number of 32 bits"
@@ -32,25 +29,25 @@ _INT64 = 1 << 63
 
 
 class Record(NamedTuple):
-    """An object of known keys; a key that is absent or null is left out of what is read."""
+    """An object with known keys; absent and null keys are left out."""
 
     keys: dict[str, Any]
 
 
 class Table(NamedTuple):
-    """An object of any keys, whose values have one shape."""
+    """An object with any keys and values of one shape."""
 
     values: Any
 
 
 class Items(NamedTuple):
-    """A list of one shape; null in it is the empty value of the shape."""
+    """A list with elements of one shape; null is the shape's empty value."""
 
     shape: Any
 
 
 class Word(NamedTuple):
-    """A text that has a meaning only if it is one of these; any is read, and another one is as good as none."""
+    """A text with fixed values; any text is read, but others have no effect."""
 
     words: tuple[str, ...]
 
@@ -62,30 +59,30 @@ class Unread(NamedTuple):
     why: str
 
     @classmethod
-    def of(cls, key: str, near: str) -> Unread:
-        """A key that nothing reads, and the nearest that is read, "" for none; the key is a text of others."""
-        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {near}?" if near else ""))
+    def of(cls, key: str, suggestion: str) -> Unread:
+        """Report an unread key, with the nearest valid one, "" for none."""
+        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     @classmethod
     def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
-        """A value that is none of the words that its key may have."""
-        near = meant(value, words)
+        """Report a value that is not one of the fixed values of its key."""
+        suggestion = nearest_name(value, words)
         why = f"{cut(json.dumps(value), _MOST_SHOWN)} means nothing: it may be {', '.join(words)}"
-        return cls(plain(key, _MOST_TEXT), why + (f"; did you mean {near}?" if near else ""))
+        return cls(plain(key, _MOST_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     def __str__(self) -> str:
         return f"{self.key}: {self.why}"
 
 
-def meant(key: str, known: Collection[str], alike: float = 0.6) -> str:
-    """Return the name that is nearest to a key, "" if none is near."""
-    folded = {each.casefold(): each for each in known}
-    near = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
-    return folded[near[0]] if near else ""
+def nearest_name(key: str, names: Collection[str], alike: float = 0.6) -> str:
+    """Return the name most similar to a key, "" without a similar one."""
+    folded = {name.casefold(): name for name in names}
+    matches = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
+    return folded[matches[0]] if matches else ""
 
 
 def decode(text: str, shape: Any) -> Any:
-    """Read JSON text as a value of a shape. ValueError says what is wrong with it, in one line."""
+    """Read JSON text as a value of a shape. Raises ValueError with a one-line reason."""
     try:
         value = parse_json(text, parse_constant=_no_constant)
     except TooDeep:
@@ -96,22 +93,22 @@ def decode(text: str, shape: Any) -> Any:
 
 
 def fit(value: Any, shape: Any, where: str) -> Any:
-    """Return the value as its shape has it. `where` is its place, for the error."""
+    """Convert a value to its shape. `where` is its place, for errors."""
     if isinstance(shape, Record):
         return _record(value, shape, where)
     if isinstance(shape, Table):
         if not isinstance(value, dict):
             _wrong(value, "an object", where)
         return {
-            key: _empty(shape.values) if each is None else fit(each, shape.values, f"{where}.{cut(key, _MOST_SHOWN)}")
-            for key, each in value.items()
+            key: _empty(shape.values) if part is None else fit(part, shape.values, f"{where}.{cut(key, _MOST_SHOWN)}")
+            for key, part in value.items()
         }
     if isinstance(shape, Items):
         if not isinstance(value, list):
             _wrong(value, "a list", where)
         return [
-            _empty(shape.shape) if each is None else fit(each, shape.shape, f"{where}[{place}]")
-            for place, each in enumerate(value)
+            _empty(shape.shape) if part is None else fit(part, shape.shape, f"{where}[{place}]")
+            for place, part in enumerate(value)
         ]
     return _scalar(value, str if isinstance(shape, Word) else shape, where)
 
@@ -120,12 +117,12 @@ def _record(value: Any, shape: Record, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         _wrong(value, "an object", where)
     folded = {key.casefold(): key for key in shape.keys}
-    found: dict[str, Any] = {}
-    for key, each in value.items():
-        known = key if key in shape.keys else folded.get(key.casefold())
-        if known is not None and each is not None:
-            found[known] = fit(each, shape.keys[known], f"{where}.{known}")
-    return found
+    fields: dict[str, Any] = {}
+    for key, part in value.items():
+        known_key = key if key in shape.keys else folded.get(key.casefold())
+        if known_key is not None and part is not None:
+            fields[known_key] = fit(part, shape.keys[known_key], f"{where}.{known_key}")
+    return fields
 
 
 def _scalar(value: Any, shape: Any, where: str) -> Any:
@@ -163,8 +160,8 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number of JSON")
 
 
-def _wrong(value: Any, wanted: str, where: str) -> NoReturn:
-    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MOST_SHOWN)} is not {wanted}")
+def _wrong(value: Any, expected: str, where: str) -> NoReturn:
+    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MOST_SHOWN)} is not {expected}")
 
 
 def _place(where: str) -> str:

@@ -69,8 +69,10 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
         },
     )
     rows = table(root)
-    found = {name: rows[name].found for name in ("traffic control", "RDMA devices", "pressure (PSI)", "resctrl caches")}
-    assert found == {
+    actual = {
+        name: rows[name].found for name in ("traffic control", "RDMA devices", "pressure (PSI)", "resctrl caches")
+    }
+    assert actual == {
         "traffic control": "tc, iptables, ipset",
         "RDMA devices": "mlx5_0",
         "pressure (PSI)": "/proc/pressure",

@@ -56,8 +56,8 @@ def root(tmp_path: Path) -> Root:
 
 
 def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
-    made = parts(root)
-    results = made.executor.changes(
+    created = parts(root)
+    results = created.executor.changes(
         BATCH, Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1 << 30, "cpu.bvt": -1})
     )
     assert {result.name: result.outcome for result in results} == {
@@ -68,7 +68,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
     assert text(root, "memory", POD, "memory.limit_in_bytes") == str(1 << 30)
-    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in scrape(made.observer)
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in scrape(created.observer)
     assert next(result.reason for result in results if result.name == "cpu.bvt")
 
 
@@ -81,9 +81,9 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
 
 
 def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
-    made = parts(root)
+    created = parts(root)
     context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
-    (result,) = made.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
+    (result,) = created.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
         Outcome.REFUSED, "it is a cgroup of many pods, not of this pod alone",
     )  # fmt: skip
@@ -170,11 +170,11 @@ def test_what_is_not_to_wait_does_not(tmp_path: Path) -> None:
 
 
 def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
-    made = parts(v1(tmp_path, "kubepods"))
+    created = parts(v1(tmp_path, "kubepods"))
     for number in range(2100):
-        made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
-    assert made.executor.counts()["waiting writes"] == 2048
-    assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(made.observer)
+        created.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
+    assert created.executor.counts()["waiting writes"] == 2048
+    assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(created.observer)
 
 
 def test_a_removed_pod_leaves_nothing(root: Root) -> None:
@@ -207,8 +207,8 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     assert (result.name, result.outcome) == (OOM_SCORE, Outcome.APPLIED)
     scores = {pid: (Path(root.path) / f"proc/{pid}/oom_score_adj").read_text().strip() for pid in (11, 12, 13)}
     assert scores == {11: "-998", 12: "-998", 13: "-998"}
-    (again,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
-    assert again.outcome is Outcome.UNCHANGED
+    (second_round,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
+    assert second_round.outcome is Outcome.UNCHANGED
 
 
 def test_of_very_many_processes_a_bounded_number_is_taken(root: Root) -> None:
@@ -227,8 +227,8 @@ def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root)
     assert "5000" in refused.reason
     (wrong,) = executor.write([Write(APP, OOM_SCORE, "much")])
     assert wrong.outcome is Outcome.REFUSED
-    (gone,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
-    assert gone.outcome is Outcome.GONE
+    (removed,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
+    assert removed.outcome is Outcome.GONE
     assert executor.counts()["waiting writes"] == 1
 
 
@@ -315,7 +315,7 @@ def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "path"),
+    ("message", "path"),
     [
         ("/kubepods/pod1/", "kubepods/pod1"),
         ("kubepods-besteffort-pod1.slice", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"),
@@ -324,8 +324,8 @@ def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
         ("", ""),
     ],
 )
-def test_folders_come_in_every_form_that_runtimes_are_told(told: str, path: str) -> None:
-    assert tidy(told) == path
+def test_folders_come_in_every_form_that_runtimes_are_told(message: str, path: str) -> None:
+    assert tidy(message) == path
 
 
 def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
@@ -403,6 +403,6 @@ def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(
     executor = Executor(v1(tmp_path, *(f"pod/{number}" for number in range(20))))
     cpus = "0-65535:1/1,0-65535"
     results = executor.write([Write(f"pod/{number}", "cpuset.cpus", cpus) for number in range(20)])
-    assert {each.outcome for each in results} == {Outcome.REFUSED}
+    assert {result.outcome for result in results} == {Outcome.REFUSED}
     assert "65536 CPUs" in results[0].reason
     assert parsed == [cpus]

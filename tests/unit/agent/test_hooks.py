@@ -37,7 +37,7 @@ OFF = hook("off", Decision(Changes({"cpu.bvt": 1}), "three"), default=False)
 def test_of_two_hooks_that_set_one_thing_the_later_counts_and_both_are_told() -> None:
     outcome = decide([FIRST, LATER, OFF], CREATE, None, Rules())
     assert outcome.changes == Changes({"cpu.shares": 2, "cpu.cfs_quota": -1})
-    assert [each.hook for each in outcome.because] == outcome.hooks == ["first", "later"]
+    assert [entry.hook for entry in outcome.because] == outcome.hooks == ["first", "later"]
 
 
 def test_gates_say_which_decide() -> None:

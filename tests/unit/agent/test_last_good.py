@@ -26,35 +26,35 @@ def topology(**annotations: str) -> dict[str, Any]:
     ],
 )
 def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str, str]) -> None:
-    kept = LastGood(CpusetRule(system_cpus="0"))
-    assert not kept.take(lambda: cpuset.rule_of(topology(**wrong)))
-    assert kept.rule.system_cpus == "0"
-    assert kept.error.startswith("annotation ")
-    assert kept.take(lambda: cpuset.rule_of(topology()))
-    assert kept.error == ""
+    last_good = LastGood(CpusetRule(system_cpus="0"))
+    assert not last_good.take(lambda: cpuset.rule_of(topology(**wrong)))
+    assert last_good.rule.system_cpus == "0"
+    assert last_good.error.startswith("annotation ")
+    assert last_good.take(lambda: cpuset.rule_of(topology()))
+    assert last_good.error == ""
 
 
 def test_an_equal_rule_is_no_change() -> None:
-    kept = LastGood([1])
-    assert not kept.take(lambda: [1])
-    assert kept.take(lambda: [2])
-    assert kept.rule == [2]
+    last_good = LastGood([1])
+    assert not last_good.take(lambda: [1])
+    assert last_good.take(lambda: [2])
+    assert last_good.rule == [2]
 
 
 def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_one() -> None:
-    kept = LastGood(1.0)
-    assert not kept.take(lambda: 1.001, same=cpu_normalization.same_ratio)
-    assert kept.rule == 1.0
-    assert kept.take(lambda: 1.5, same=cpu_normalization.same_ratio)
-    assert kept.rule == 1.5
+    last_good = LastGood(1.0)
+    assert not last_good.take(lambda: 1.001, same=cpu_normalization.same_ratio)
+    assert last_good.rule == 1.0
+    assert last_good.take(lambda: 1.5, same=cpu_normalization.same_ratio)
+    assert last_good.rule == 1.5
 
 
 def test_a_rule_without_change_takes_the_error_away() -> None:
-    kept = LastGood(2.0)
-    assert not kept.take(lambda: float("x"))
-    assert (kept.rule, kept.error) == (2.0, "could not convert string to float: 'x'")
-    assert not kept.take(lambda: 2.0)
-    assert kept.error == ""
+    last_good = LastGood(2.0)
+    assert not last_good.take(lambda: float("x"))
+    assert (last_good.rule, last_good.error) == (2.0, "could not convert string to float: 'x'")
+    assert not last_good.take(lambda: 2.0)
+    assert last_good.error == ""
 
 
 def test_a_text_counts_until_the_annotation_or_the_pod_is_gone() -> None:

@@ -24,14 +24,14 @@ def test_decisions_are_counted_by_hook_stage_and_error() -> None:
     observer.decided("nri", "PreCreateContainer", 0.0003, {"CPUSetAllocator"}, {"BatchResource"})
     observer.decided("nri", "PreCreateContainer", 3.0, {"CPUSetAllocator"}, ())
     where = (("stage", "PreCreateContainer"), ("transport", "nri"))
-    found = samples(observer)
-    assert found["nri_agent_decisions_total", where] == 2
-    assert found["nri_agent_hook_changes_total", (("hook", "CPUSetAllocator"), *where)] == 2
-    assert found["nri_agent_hook_errors_total", (("hook", "BatchResource"), *where)] == 1
-    assert found["nri_agent_decision_seconds_sum", where] == pytest.approx(3.0003)
-    assert found["nri_agent_decision_seconds_bucket", (("le", "0.0005"), *where)] == 1
-    assert found["nri_agent_decision_seconds_bucket", (("le", "+Inf"), *where)] == 2
-    assert found["nri_agent_decision_seconds_count", where] == 2
+    actual = samples(observer)
+    assert actual["nri_agent_decisions_total", where] == 2
+    assert actual["nri_agent_hook_changes_total", (("hook", "CPUSetAllocator"), *where)] == 2
+    assert actual["nri_agent_hook_errors_total", (("hook", "BatchResource"), *where)] == 1
+    assert actual["nri_agent_decision_seconds_sum", where] == pytest.approx(3.0003)
+    assert actual["nri_agent_decision_seconds_bucket", (("le", "0.0005"), *where)] == 1
+    assert actual["nri_agent_decision_seconds_bucket", (("le", "+Inf"), *where)] == 2
+    assert actual["nri_agent_decision_seconds_count", where] == 2
 
 
 def test_writes_are_counted_by_knob_and_outcome() -> None:
@@ -44,20 +44,20 @@ def test_writes_are_counted_by_knob_and_outcome() -> None:
             Result("a", 'what"ever\n', "", Outcome.UNSUPPORTED, "no"),
         ]
     )
-    found = scrape(observer)
-    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in found
-    assert 'nri_agent_writes_total{knob="schemata",outcome="unsupported"} 1.0\n' in found
-    assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1.0\n' in found, "no pod's text becomes a label"
+    actual = scrape(observer)
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in actual
+    assert 'nri_agent_writes_total{knob="schemata",outcome="unsupported"} 1.0\n' in actual
+    assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1.0\n' in actual, "no pod's text becomes a label"
 
 
 def test_gauges_are_read_at_a_scrape() -> None:
-    observer, held = Observer(), {"pods": 1.0}
-    observer.gauge("held", lambda: held)
+    observer, stored = Observer(), {"pods": 1.0}
+    observer.gauge("held", lambda: stored)
     observer.gauge("held", lambda: {"written values": 7})
-    held["pods"] = 2
-    found = samples(observer)
-    assert found["nri_agent_held", (("what", "pods"),)] == 2
-    assert found["nri_agent_held", (("what", "written values"),)] == 7
+    stored["pods"] = 2
+    actual = samples(observer)
+    assert actual["nri_agent_held", (("what", "pods"),)] == 2
+    assert actual["nri_agent_held", (("what", "written values"),)] == 7
 
 
 def test_what_was_left_out_and_met_is_counted() -> None:

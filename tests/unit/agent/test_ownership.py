@@ -29,7 +29,7 @@ def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.Mo
         (replace(PROFILE, hooks=(*HOOKS, hook)), "Rival and CPUBurst"),
         (replace(PROFILE, strategies=(*PROFILE.strategies, row)), "CPUBurst and Second"),
     ):
-        monkeypatch.setattr("nri.agent.agent.profile_of", lambda _, made=profile: made)
+        monkeypatch.setattr("nri.agent.agent.profile_of", lambda _, made=profile: created)
         with pytest.raises(KnobConflict, match=rf"{words} both set cpu\.cfs_burst at level container, for pods of LS"):
             Agent(AgentSettings(root=tmp_path, modes=("standalone",)))
 
@@ -66,14 +66,16 @@ NODE = Node(
 )
 
 
-@pytest.mark.parametrize(("qos", "own"), list(itertools.product(sorted(ALL_CLASSES), [False, True])))
-def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: bool) -> None:
+@pytest.mark.parametrize(("qos", "own_part"), list(itertools.product(sorted(ALL_CLASSES), [False, True])))
+def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own_part: bool) -> None:
     annotations = {oom_score_adj.ANNOTATION_OOM_SCORE: "5"}
-    if own:
+    if own_part:
         annotations[cpuset.ANNOTATION_STATUS] = json.dumps({"cpuset": "1"})
-    known = Resources(cfs_quota=100_000)
-    pod = Pod("ns", "p", "u", {n.LABEL_QOS: qos}, annotations, "kubepods/podu", resources=known, extended={"c": ASKED})
-    container = Container(pod, "containerd://c", "c", "kubepods/podu/c", resources=known, extended=ASKED)
+    resources = Resources(cfs_quota=100_000)
+    pod = Pod(
+        "ns", "p", "u", {n.LABEL_QOS: qos}, annotations, "kubepods/podu", resources=resources, extended={"c": ASKED}
+    )
+    container = Container(pod, "containerd://c", "c", "kubepods/podu/c", resources=resources, extended=ASKED)
     sandbox = replace(container, sandbox=True, resources=None, extended=None)
     for level, stage, context in (
         (Level.POD, "ReconcilePod", pod),
@@ -87,7 +89,7 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: 
             (owns.knob, hook.name)
             for hook in HOOKS
             for owns in hook.owns
-            if owns.level is level and qos in (owns.classes or ALL_CLASSES) and owns.own_cpus in (None, own)
+            if owns.level is level and qos in (owns.classes or ALL_CLASSES) and owns.own_cpus in (None, own_part)
         ]
         table = dict(rows)
         assert {knob: table.get(knob) for knob in whose} == whose

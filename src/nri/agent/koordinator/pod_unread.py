@@ -24,7 +24,7 @@ from nri.agent.koordinator.unread import below, nearly
 from nri.agent.model import ExtendedResources
 from nri.api.cpuset import parse as parse_cpus
 from nri.config.syntax import parse_json
-from nri.kube.shapes import Table, Unread, meant
+from nri.kube.shapes import Table, Unread, nearest_name
 from nri.text import plain
 
 __all__ = ["absent_containers", "pod_unread"]
@@ -183,6 +183,6 @@ def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Ite
         for part in ("requests", "limits") if isinstance(parts, dict) else ():
             amounts = parts.get(part)
             for name in amounts if isinstance(amounts, Mapping) else ():
-                suggestion = "" if name in _RESOURCES else meant(str(name), _RESOURCES, _ALIKE)
+                suggestion = "" if name in _RESOURCES else nearest_name(str(name), _RESOURCES, _ALIKE)
                 if suggestion or (everything and name not in _RESOURCES):
                     yield Unread.of(f"containers.{container}.{part}.{name}", suggestion)

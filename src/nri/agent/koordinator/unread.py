@@ -26,7 +26,7 @@ from nri.agent.koordinator.documents import refused
 from nri.agent.koordinator.thresholds import THRESHOLDS
 from nri.config.syntax import parse_json
 from nri.kube import quantity
-from nri.kube.shapes import Items, Record, Table, Unread, Word, meant
+from nri.kube.shapes import Items, Record, Table, Unread, Word, nearest_name
 from nri.text import cut, plain
 
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
@@ -145,7 +145,7 @@ def nearly(key: str, known_keys: Collection[str]) -> str:
     if key in known_keys or "koordinator" not in key:
         return ""
     plain_names = {_plain(name): name for name in known_keys}
-    return plain_names.get(meant(_plain(key), plain_names, _ALIKE), "")
+    return plain_names.get(nearest_name(_plain(key), plain_names, _ALIKE), "")
 
 
 def _plain(key: str) -> str:
@@ -194,7 +194,7 @@ def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Un
         yield Unread(f"{place}{key}", _ELSEWHERE[key])
     elif _asks(value):
         lost = not place and key in _SPEC.keys  # a part of the spec outside of it
-        yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else meant(key, shape.keys))
+        yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else nearest_name(key, shape.keys))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.kube.shapes import Unread, meant
+from nri.kube.shapes import Unread, nearest_name
 
 __all__ = ["PROFILE"]
 
@@ -170,7 +170,7 @@ def unread(
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
-            suggestion = meant(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            suggestion = nearest_name(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
             if suggestion:
                 lines.append(str(Unread.of(key, suggestion)))
             if key in keys and key in _SWITCHES and value not in ("true", "false"):

@@ -28,7 +28,7 @@ from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
-from nri.kube.shapes import Unread, meant
+from nri.kube.shapes import Unread, nearest_name
 
 __all__ = ["KIND", "Agent", "File", "Reader"]
 
@@ -110,7 +110,7 @@ class Reader:
         if not isinstance(tree, dict):
             raise ConfigError(source.name, "", "is not a JSON object", 'write {"agent": {...}}')
         keys = ("agent", *self._rows)
-        unread = [Unread.of(key, meant(key, keys)) for key in tree if key not in keys]
+        unread = [Unread.of(key, nearest_name(key, keys)) for key in tree if key not in keys]
         agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
         return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
@@ -127,7 +127,7 @@ class Reader:
             if name not in self._rows:
                 problems.append(Problem(path, f'"{name}" is no service', suggest(name, self._rows)))
             elif name in blocks:
-                problems.append(Problem(path, f'"{name}" is there twice', "say it once"))
+                problems.append(Problem(path, f'"{name}" is there twice', "list it once"))
             else:
                 blocks[name] = None
                 try:
@@ -289,7 +289,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     for key, value in sorted(tree.items()):  # one with small letters comes last
         name = key if key in fields else names.get(key.casefold())
         if name is None:
-            unread.append(Unread.of(show((*path, key)), meant(key, fields)))
+            unread.append(Unread.of(show((*path, key)), nearest_name(key, fields)))
         elif value is not None:
             folded[name] = _folded_value(fields[name], value, (*path, key), unread)
     return folded

@@ -17,15 +17,15 @@ AMOUNT = st.integers(min_value=1, max_value=10**6)
 
 def ask(cpu: int | None, memory: int | None, request: int | None = None) -> ExtendedResources:
     limits = {names.BATCH_CPU: cpu, names.BATCH_MEMORY: memory}
-    asked = {names.BATCH_CPU: request}
+    requested = {names.BATCH_CPU: request}
     return ExtendedResources(
-        {name: Fraction(value) for name, value in asked.items() if value is not None},
+        {name: Fraction(value) for name, value in requested.items() if value is not None},
         {name: Fraction(value) for name, value in limits.items() if value is not None},
     )
 
 
 def pod(*containers: ExtendedResources, qos: str = "BE") -> Pod:
-    return Pod(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
+    return Pod(labels={names.LABEL_QOS: qos}, extended={str(n): container for n, container in enumerate(containers)})
 
 
 @given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
@@ -83,16 +83,16 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
     text: str,
 ) -> None:
     """`bad_batch_spec_told`."""
-    given = {batch_resource.ANNOTATION_EXTENDED: text}
-    bad = Pod(labels={names.LABEL_QOS: "BE"}, annotations=given)
+    source = {batch_resource.ANNOTATION_EXTENDED: text}
+    bad = Pod(labels={names.LABEL_QOS: "BE"}, annotations=source)
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.pod(bad, BatchRule())
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.container(Container(bad), BatchRule())
     assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
     assert batch_resource.container(Container(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
-    told = replace(bad, extended={"app": ask(500, 1024, 500)})
-    assert batch_resource.pod(told, BatchRule()).changes.knobs.get("cpu.shares") == 512
+    message = replace(bad, extended={"app": ask(500, 1024, 500)})
+    assert batch_resource.pod(message, BatchRule()).changes.knobs.get("cpu.shares") == 512
     assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
 
 
@@ -116,10 +116,10 @@ SPEC = '{"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}'
 
 
 def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> None:
-    own = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
+    resources = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
     other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
-    found = []
-    for extended in (own, other, None):
+    collected = []
+    for extended in (resources, other, None):
         of_pod = Pod(
             labels={"koordinator.sh/qosClass": "BE"},
             annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
@@ -127,5 +127,7 @@ def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> Non
         )
         of_container = Container(of_pod, name="c", extended=extended)
         pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.knobs.get("cpu.shares")
-        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares")))
-    assert found == [(1024, 1024), (512, 512), (512, 512)]
+        collected.append(
+            (pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares"))
+        )
+    assert collected == [(1024, 1024), (512, 512), (512, 512)]

@@ -48,8 +48,10 @@ def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
 ) -> None:
     """`groups_of_labels_apart`."""
     other = {names.LABEL_QOS: "BE", core_sched.LABEL_CORE_GROUP: label}
-    own, others = (core_sched.membership(each, "Burstable", uid, RULE) for each, uid in ((victim, "uid"), (other, "x")))
-    assert own.enabled and others.enabled and own.group != others.group
+    own_part, other_entries = (
+        core_sched.membership(entry, "Burstable", uid, RULE) for entry, uid in ((victim, "uid"), (other, "x"))
+    )
+    assert own_part.enabled and other_entries.enabled and own_part.group != other_entries.group
 
 
 def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:

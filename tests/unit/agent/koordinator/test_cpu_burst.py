@@ -203,10 +203,12 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
 
 def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
-    own = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
-    own["spec"]["initContainers"] = [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}]
-    world.pod(own)
-    world.source.replace([*world.source.pods(), own])
+    manifest = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    manifest["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}
+    ]
+    world.pod(manifest)
+    world.source.replace([*world.source.pods(), manifest])
     world.throttled.add(C)
     world.node_milli = 2500  # of the 3 CPUs that are shared
     world.loop(10)

@@ -23,8 +23,8 @@ def container(qos: str, status: object = None, folder: str = "kubepods/podx/c") 
     return Container(Pod(labels={names.LABEL_QOS: qos}, annotations=annotations), folder=folder)
 
 
-def zones(*given: tuple[int, str]) -> dict[str, object]:
-    return {"numaNodeResources": [{"node": node, "resources": {name: "2"}} for node, name in given]}
+def zones(*source: tuple[int, str]) -> dict[str, object]:
+    return {"numaNodeResources": [{"node": node, "resources": {name: "2"}} for node, name in source]}
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) 
 
 
 def test_quotas_go_with_cpus_of_its_own_unless_they_are_to_be_kept() -> None:
-    own = container("LSR", {"cpuset": "0-3"})
-    assert cpuset.container(own, RULE).changes.knobs.get("cpu.cfs_quota") == -1
-    assert cpuset.container(own, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
-    assert cpuset.pod_quota(own.pod).changes.knobs.get("cpu.cfs_quota") == -1
-    assert cpuset.pod_quota(own.pod, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    own_part = container("LSR", {"cpuset": "0-3"})
+    assert cpuset.container(own_part, RULE).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.container(own_part, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    assert cpuset.pod_quota(own_part.pod).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.pod_quota(own_part.pod, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
     assert cpuset.container(container("LS", zones((0, "cpu"))), RULE).changes.knobs.get("cpu.cfs_quota") is None
 
 

@@ -96,7 +96,7 @@ def fleet_pod(
 def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() -> None:
     rule = GroupIdentityRule(True, {"LS": 2}, {"BestEffort": -1, "Burstable": 2}, {"Guaranteed": 1})
     root = "kubepods.slice"
-    there = [
+    existing = [
         root,
         f"{root}/kubepods-besteffort.slice",
         f"{root}/kubepods-besteffort.slice/dangling",
@@ -105,8 +105,8 @@ def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() 
         f"{root}/listed/container",
     ]
     listed = listed_pod(fleet_pod("ls", "LS").manifest, f"/{root}/listed/")
-    found = {write.folder: write.value for write in group_identity.identities(rule, [listed], there)}
-    assert found == {
+    actual = {write.folder: write.value for write in group_identity.identities(rule, [listed], existing)}
+    assert actual == {
         root: "0",
         f"{root}/kubepods-burstable.slice": "2",
         f"{root}/kubepods-besteffort.slice": "-1",

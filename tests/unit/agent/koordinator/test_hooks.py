@@ -62,8 +62,8 @@ def pod(qos: str = "", **annotations: object) -> Pod:
         "oom": oom_score_adj.ANNOTATION_OOM_SCORE,
         "cpu_qos": group_identity.ANNOTATION_CPU_QOS,
     }
-    given = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
-    return Pod("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, given, "kubepods/poduid")
+    source = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
+    return Pod("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, source, "kubepods/poduid")
 
 
 BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, names.BATCH_MEMORY: 1024})}  # type: ignore[dict-item]
@@ -241,8 +241,8 @@ def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
 def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> None:
     """`failed_hook_changes_nothing`."""
     share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
-    whole = pod(devices=share)
-    context = Container(replace(whole, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
+    manifest = pod(devices=share)
+    context = Container(replace(manifest, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
     node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
     assert not decide(HOOKS, "PreCreateContainer", context, node).changes
     original = decide(HOOKS, "PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))

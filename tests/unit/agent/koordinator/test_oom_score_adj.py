@@ -7,8 +7,8 @@ from nri.agent.model import Container, HookError, Pod
 
 
 def container(score: str = "", scores: str = "", **more: bool) -> Container:
-    given = {oom_score_adj.ANNOTATION_OOM_SCORE: score, oom_score_adj.ANNOTATION_OOM_SCORES: scores}
-    annotations = {key: value for key, value in given.items() if value}
+    source = {oom_score_adj.ANNOTATION_OOM_SCORE: score, oom_score_adj.ANNOTATION_OOM_SCORES: scores}
+    annotations = {key: value for key, value in source.items() if value}
     return Container(Pod(annotations=annotations), name="c1", **more)  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ pod_unread = PROFILE.unread
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
+    ("key", "suggestion"),
     [
         ("koordinator.sh/qosclass", "koordinator.sh/qosClass"),
         ("koordinator.sh/cpu-burst", "koordinator.sh/cpuBurst"),
@@ -25,9 +25,9 @@ pod_unread = PROFILE.unread
         ("node.koordinator.sh/extended-resources-spec", "node.koordinator.sh/extended-resource-spec"),
     ],
 )
-def test_a_key_that_is_nearly_one_is_told_with_the_one_that_was_meant(key: str, meant: str) -> None:
-    assert pod_unread({}, {key: "x"}) == [f"{key}: nothing reads it; did you mean {meant}?"]
-    assert pod_unread({meant: "BE"}, {key: "x"}) == []
+def test_a_key_that_is_nearly_one_is_told_with_the_one_that_was_meant(key: str, suggestion: str) -> None:
+    assert pod_unread({}, {key: "x"}) == [f"{key}: nothing reads it; did you mean {suggestion}?"]
+    assert pod_unread({suggestion: "BE"}, {key: "x"}) == []
 
 
 def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
@@ -45,7 +45,7 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         (
             EXTENDED,
@@ -62,16 +62,16 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
         ("koordinator.sh/blkioQOS", {"blocks": [{"nam": "x"}]}, "blocks[0].nam: nothing reads it; did you mean name?"),
     ],
 )
-def test_what_nothing_reads_inside_an_annotation_is_told(key: str, value: object, told: str) -> None:
+def test_what_nothing_reads_inside_an_annotation_is_told(key: str, value: object, message: str) -> None:
     (line,) = pod_unread({}, {key: json.dumps(value)})
-    assert line.startswith(f"annotation {key}: {told}")
+    assert line.startswith(f"annotation {key}: {message}")
 
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         (
             "koordinator.sh/core-sched-policy",
@@ -95,9 +95,9 @@ STATUS = "scheduling.koordinator.sh/resource-status"
         (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is neither a number nor a range"),
     ],
 )
-def test_a_value_that_counts_as_none_is_told(key: str, value: str, told: str) -> None:
+def test_a_value_that_counts_as_none_is_told(key: str, value: str, message: str) -> None:
     (line,) = pod_unread({key: value}, {key: value})
-    assert line.removeprefix("annotation ").startswith(f"{key}: {told}")
+    assert line.removeprefix("annotation ").startswith(f"{key}: {message}")
 
 
 def test_values_that_mean_something_are_not_told() -> None:
@@ -116,23 +116,23 @@ def test_values_that_mean_something_are_not_told() -> None:
 
 
 def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_others_are_not() -> None:
-    asked = {"kubernetes.io/batch-memroy": 1, "nvidia.com/gpu": 1, "kubernetes.io/mid-cpu": 1}
-    (line,) = pod_unread({}, {}, {"app": ExtendedResources(asked, {})})  # type: ignore[arg-type]
+    requested = {"kubernetes.io/batch-memroy": 1, "nvidia.com/gpu": 1, "kubernetes.io/mid-cpu": 1}
+    (line,) = pod_unread({}, {}, {"app": ExtendedResources(requested, {})})  # type: ignore[arg-type]
     assert line == (
         "containers.app.requests.kubernetes.io/batch-memroy: nothing reads it; did you mean kubernetes.io/batch-memory?"
     )
 
 
 def test_containers_that_only_the_annotation_has_are_told() -> None:
-    given = {EXTENDED: json.dumps({"containers": {"wrk": {}, "init": {}}})}
-    (line,) = absent_containers(given, ["init", "work"])
+    source = {EXTENDED: json.dumps({"containers": {"wrk": {}, "init": {}}})}
+    (line,) = absent_containers(source, ["init", "work"])
     assert line == f"annotation {EXTENDED}: the pod has no container wrk; it has init, work"
     scores = "koordinator.sh/oom-score-adj-spec"
     assert absent_containers({scores: '{"wrk": 5}'}, ["work"]) == [
         f"annotation {scores}: the pod has no container wrk; it has work"
     ]
     assert absent_containers({scores: "{"}, ["work"]) == []
-    assert absent_containers(given, ["init", "wrk"]) == absent_containers({EXTENDED: "{"}, []) == []
+    assert absent_containers(source, ["init", "wrk"]) == absent_containers({EXTENDED: "{"}, []) == []
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "5", json.dumps({f"k{n}": n for n in range(50_000)})])

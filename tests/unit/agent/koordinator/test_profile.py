@@ -33,11 +33,11 @@ def test_a_gate_switches_its_own_hook_or_strategy_and_no_other() -> None:
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
 def test_a_strategy_declares_what_the_timer_asks_of_it(row: object) -> None:
-    made: Strategy = load(row.strategy_class)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
-    assert made.name == row.name  # type: ignore[attr-defined]
-    assert made.key == row.key  # type: ignore[attr-defined]
-    assert made.interval_s >= 0 and made.samples is not None
-    assert callable(made.wants) and callable(made.round)
+    created: Strategy = load(row.strategy_class)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
+    assert created.name == row.name  # type: ignore[attr-defined]
+    assert created.key == row.key  # type: ignore[attr-defined]
+    assert created.interval_s >= 0 and created.samples is not None
+    assert callable(created.wants) and callable(created.round)
     assert Round.__doc__
 
 

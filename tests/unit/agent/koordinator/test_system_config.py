@@ -58,15 +58,15 @@ def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("source", "error"),
     [
         ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not from 10 to 400"),
         ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
     ],
 )
-def test_numbers_out_of_range_are_refused_by_name(given: dict[str, Any], error: str) -> None:
+def test_numbers_out_of_range_are_refused_by_name(source: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=f"^{error}$"):
-        parse(given)
+        parse(source)
 
 
 def test_nothing_is_asked_for_by_nothing() -> None:

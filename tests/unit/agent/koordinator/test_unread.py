@@ -109,7 +109,7 @@ REFUSE = "Koordinator's manager would refuse it"
     ],
 )
 def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
-    assert [str(each) for each in unread({"spec": spec})] == [line]
+    assert [str(entry) for entry in unread({"spec": spec})] == [line]
 
 
 def test_ranges_of_a_part_that_is_off_or_half_written_are_not_looked_at() -> None:
@@ -120,7 +120,7 @@ def test_ranges_of_a_part_that_is_off_or_half_written_are_not_looked_at() -> Non
 def test_words_and_shares_that_mean_something_are_not_named() -> None:
     network = {"networkQOS": {"enable": True, "egressRequest": 50, "egressLimit": "100M", "ingressLimit": None}}
     strategy = {"policies": {"cpuPolicy": "coreSched", "netQOSPolicy": ""}, "lsClass": network}
-    assert [each.key for each in unread({"spec": {"resourceQOSStrategy": strategy}})] == [
+    assert [entry.key for entry in unread({"spec": {"resourceQOSStrategy": strategy}})] == [
         "resourceQOSStrategy.lsClass.networkQOS.ingressLimit"  # null
     ]
     terway = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {"egressLimit": 150}}}
@@ -133,7 +133,7 @@ def test_a_part_of_the_spec_that_lies_beside_it_is_named_with_its_place() -> Non
 
 
 def test_a_key_that_is_not_one_of_a_nodeslo_at_all_is_named() -> None:
-    assert [str(each) for each in unread({"kind": "NodeSLO", "spce": {"a": 1}})] == [
+    assert [str(entry) for entry in unread({"kind": "NodeSLO", "spce": {"a": 1}})] == [
         "spce: nothing reads it; did you mean spec?"
     ]
 
@@ -143,7 +143,7 @@ def test_null_takes_away_what_it_stands_for(place: str) -> None:
     value: Any = None
     for key in reversed(place.split(".")):
         value = {key: value}
-    assert [str(each) for each in unread({"spec": value})] == [
+    assert [str(entry) for entry in unread({"spec": value})] == [
         f"{place}: it is null, which takes away what it had: its default holds"
     ]
 
@@ -151,13 +151,13 @@ def test_null_takes_away_what_it_stands_for(place: str) -> None:
 def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_nothing() -> None:
     assert unread({"spec": {"CPUBurstStrategy": {"POLICY": "auto"}, "hostApplications": [{"name": "a"}]}}) == []
     assert unread({"spec": DEFAULTS}) == [], "the manager writes all of them"
-    (found,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
-    assert found.key == "resourceQOSStrategy.lsClass.blkioQOS"
+    (actual,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
+    assert actual.key == "resourceQOSStrategy.lsClass.blkioQOS"
 
 
 @pytest.mark.parametrize("spec", [None, [], {THRESHOLD: None}, {THRESHOLD: {"cpuEvictThresholdPercent": 5}}])
 def test_thresholds_that_are_switched_off_or_have_another_form_are_not_asked_why_they_do_nothing(spec: Any) -> None:
-    assert not [each for each in unread({"spec": spec}) if "evict" in each.why]
+    assert not [entry for entry in unread({"spec": spec}) if "evict" in entry.why]
 
 
 def test_a_threshold_of_two_features_has_an_effect_if_one_of_them_does() -> None:
@@ -165,15 +165,15 @@ def test_a_threshold_of_two_features_has_an_effect_if_one_of_them_does() -> None
 
 
 def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them() -> None:
-    given = {
+    source = {
         "node.koordinator.sh/cpu-shared-pool": "[]",
         "kubelet.koordinator.sh/cpu-manager-policy": '{"policy": "static", "reservedCPU": "0"}',
         "node.koordinator.sh/reservation": "{",
         "node.koordinator.sh/cpu-basic-info": "{}",
         "other/cpu-shared-pool": "x",
     }
-    told = "; ".join(map(str, unread_annotations({"metadata": {"annotations": given}})))
-    assert told == (
+    message = "; ".join(map(str, unread_annotations({"metadata": {"annotations": source}})))
+    assert message == (
         "annotation node.koordinator.sh/cpu-shared-pool: nothing reads it; "
         "did you mean node.koordinator.sh/cpu-shared-pools?; "
         "annotation kubelet.koordinator.sh/cpu-manager-policy: reservedCPU: nothing reads it; "
@@ -183,5 +183,5 @@ def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them()
 
 @pytest.mark.parametrize("odd", [None, 5, [], {1: 2}, {"x" * 100_000: 1}, {str(n): 1 for n in range(10_000)}])
 def test_odd_documents_cost_little(odd: Any) -> None:
-    found = [*unread({"spec": odd}), *unread_annotations({"metadata": {"annotations": odd}})]
-    assert len(found) <= 200 and all(len(str(each)) < 500 for each in found)
+    actual = [*unread({"spec": odd}), *unread_annotations({"metadata": {"annotations": odd}})]
+    assert len(actual) <= 200 and all(len(str(entry)) < 500 for entry in actual)

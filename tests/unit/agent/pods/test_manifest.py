@@ -56,12 +56,12 @@ def test_a_pods_class_is_its_status_or_what_its_containers_make(pod: dict[str, o
 
 
 def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() -> None:
-    own = {"resources": {"limits": {names.BATCH_CPU: "1k"}, "requests": {names.BATCH_CPU: "1k"}}}
+    own_part = {"resources": {"limits": {names.BATCH_CPU: "1k"}, "requests": {names.BATCH_CPU: "1k"}}}
     pod = {
         "metadata": {"labels": {names.LABEL_QOS: names.BE}},
         "spec": {
-            "containers": [{"name": "c", **own}],
-            "initContainers": [{"name": "s", "restartPolicy": "Always", **own}, {"name": "i", **own}],
+            "containers": [{"name": "c", **own_part}],
+            "initContainers": [{"name": "s", "restartPolicy": "Always", **own_part}, {"name": "i", **own_part}],
         },
     }
     decision = batch_resource.pod(manifest.listed_pod(pod, "kubepods/podu"), BatchRule())
@@ -69,10 +69,10 @@ def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() 
 
 
 def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:
-    own = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
+    own_part = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
     pod = {
         "metadata": {"annotations": {batch_resource.ANNOTATION_EXTENDED: SPEC}},
-        "spec": {"containers": [own]},
+        "spec": {"containers": [own_part]},
         "status": {"containerStatuses": [{"name": "c", "containerID": "containerd://1"}, {"name": "gone"}]},
     }
     listed = manifest.listed_pod(pod, "kubepods/podu")

@@ -20,7 +20,7 @@ FSSR = {"dynMemory": {"policy": "fssr"}}
 NONE = "9223372036854771712"
 
 
-def made(folder: Path, *, free: int = 50) -> RubikWorld:
+def make_world(folder: Path, *, free: int = 50) -> RubikWorld:
     world = RubikWorld(folder, pod("batch", offline=True), pod("web"), **FSSR)
     world.memory(100 * GIB, 0, free * GIB)
     return world
@@ -31,22 +31,22 @@ def high(world: RubikWorld, name: str) -> int:
 
 
 def test_offline_pods_have_four_fifths_of_the_node_and_online_ones_no_limit(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop(1, 5)
     assert (high(world, "batch"), high(world, "web")) == (100 * GIB * 8 // 10, int(NONE))
 
 
 def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(2, 5)
     assert high(world, "batch") == 100 * GIB * 8 // 10 - 2 * (100 * GIB // 10)
-    told = world.history.of("uid-batch")
-    assert told is not None
-    assert told["values"][0]["reason"] == "5120 MiB are free on the node"
+    account = world.history.of("uid-batch")
+    assert account is not None
+    assert account["values"][0]["reason"] == "5120 MiB are free on the node"
 
 
 def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(1, 5)
     world.run(pod("batch", offline=True), pod("more", offline=True))
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -
 
 
 def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_back(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop(1, 5)
     world.run(pod("batch"), pod("web"))
     world.loop(1, 5)
@@ -71,7 +71,7 @@ def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_ba
 
 
 def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.run(pod("batch", offline=True), pod("web"), pod("own", offline=True))
     world.loop(3, 5)
     world.kill()
@@ -83,7 +83,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
 
 
 def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(3, 5)
     world.kill()
     world.loop(1, 5)
@@ -91,7 +91,7 @@ def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Pa
 
 
 def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     (tmp_path / "proc/meminfo").unlink()
     world.clock.now += 5
     world.loops.round()
@@ -100,7 +100,7 @@ def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: 
 
 
 def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     for file in (tmp_path / TOP / "memory").rglob("memory.high"):
         file.unlink()
     world.loop(2, 5)
@@ -140,8 +140,8 @@ def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | 
 
 
 def test_a_pod_that_becomes_online_is_free_again() -> None:
-    assert [each.value for each in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
-    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod(uid="u", folder="p"), 5)] == [
+    assert [write.value for write in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
+    assert [(write.knob, write.value) for write in dyn_memory.writes(OFF, Pod(uid="u", folder="p"), 5)] == [
         ("memory.high", "-1")
     ]
     assert dyn_memory.writes(Pod(uid="u"), Pod(uid="u"), 5) == []

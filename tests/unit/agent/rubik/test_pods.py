@@ -14,15 +14,15 @@ from tests.support.rubik_world import RubikWorld, pod
 
 
 def test_a_pod_has_its_folders_its_limits_and_its_network(tmp_path: Path) -> None:
-    given = pod("a", cpu="1500m", quota_turbo="true")
-    given["spec"]["hostNetwork"] = True
+    manifest = pod("a", cpu="1500m", quota_turbo="true")
+    manifest["spec"]["hostNetwork"] = True
     world = RubikWorld(tmp_path)
-    (one,) = running([given], world.parts.executor.hierarchies, paths.CGROUPFS)
-    found = one
-    assert (found.uid, found.namespace, found.name, found.host_network) == ("uid-a", "shop", "a", True)
-    assert [(each.folder, each.cpu_limit) for each in found.containers] == [(world.app(given), 1.5)]
+    (one,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
+    actual = one
+    assert (actual.uid, actual.namespace, actual.name, actual.host_network) == ("uid-a", "shop", "a", True)
+    assert [(container.folder, container.cpu_limit) for container in actual.containers] == [(world.app(manifest), 1.5)]
     (one,) = running([pod("b")], world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert [each.cpu_limit for each in one.containers] == [0.0]
+    assert [container.cpu_limit for container in one.containers] == [0.0]
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])

@@ -41,7 +41,7 @@ def test_no_two_services_set_one_knob_of_one_pod() -> None:
 def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_service() -> None:
     page = (Path(__file__).parents[4] / "docs/howto/rubik.md").read_text(encoding="utf-8")
     table = page.partition("| service | switch off in")[2].partition("\n\n")[0].splitlines()[2:]
-    said = {
+    message = {
         (service, gate, on)
         for services, *gates in (row.strip("|").split("|") for row in table)
         for service in re.findall(r"`(\w+)`", services)
@@ -50,16 +50,16 @@ def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_s
     }
     koordinator, every = profile_of("koordinator"), list(PROFILE.owners())
     rows = [*koordinator.hooks, *koordinator.strategies]
-    found = set()
+    collected = set()
     for service in FEATURES:
         for row in rows:
-            ours = [owner for owner in every if owner.name == service]
-            theirs = [owner for owner in koordinator.owners() if owner.name == row.name]
+            own_rows = [owner for owner in every if owner.name == service]
+            foreign_file = [owner for owner in koordinator.owners() if owner.name == row.name]
             try:
-                check_apart([theirs, ours])
+                check_apart([foreign_file, own_rows])
             except KnobConflict:
-                found.add((service, row.name, row.default))
-    assert said == found
+                collected.add((service, row.name, row.default))
+    assert message == collected
 
 
 def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def _read(**blocks: object) -> dict[str, object]:
 
 
 def test_a_block_says_what_differs_from_the_defaults() -> None:
-    found = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
-    assert found == {
+    actual = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
+    assert actual == {
         "quotaTurbo": quota_turbo.Block(highWaterMark=50),
         "cpuevict": cpu_evict.Block(interval=5, windows=10),
         "ioLimit": None,
@@ -104,7 +104,7 @@ def test_keys_that_nothing_reads_are_known() -> None:
     )
     file = load(Source("f", text, "json"))
     READER.services(file)
-    assert [str(each) for each in file.unread] == [
+    assert [str(entry) for entry in file.unread] == [
         "Psi: nothing reads it; did you mean psi?",
         "agent.logLevl: nothing reads it; did you mean logLevel?",
         "dynMemory.x: nothing reads it",
@@ -129,7 +129,7 @@ def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
 def test_values_of_the_agent_are_asked_for_apart() -> None:
     with pytest.raises(WrongValue, match="logSize 9 MB is not from 10 to 1048576"):
         load(Source("f", '{"agent": {"logSize": 9}}', "json")).agent.complain()
-    with pytest.raises(WrongValue, match="no absolute path"):
+    with pytest.raises(WrongValue, match="must be an absolute path"):
         Agent(logDriver="file", logDir="log").complain()
 
 
@@ -218,18 +218,18 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
     )
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, content)
-    found = list(map(str, apart(caught.value)))
+    actual = list(map(str, apart(caught.value)))
     for words in (
         "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
         "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
         "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
     ):  # fmt: skip
-        assert sum(words in each and str(tmp_path / "config.json") in each for each in found) == 1, words
+        assert sum(words in entry and str(tmp_path / "config.json") in entry for entry in actual) == 1, words
 
 
 def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> None:
     notes = loaded(tmp_path, text({"logDriver": "file", "cgroupRoot": "/cgroup"})).notes
-    assert [each.partition(": ")[2].partition(":")[0] for each in notes] == ["agent.logDriver", "agent.cgroupRoot"]
+    assert [note.partition(": ")[2].partition(":")[0] for note in notes] == ["agent.logDriver", "agent.cgroupRoot"]
 
 
 # -- the document -----------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
 
 def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
-    assert [str(each) for each in store.unread()[KIND]] == [
+    assert [str(entry) for entry in store.unread()[KIND]] == [
         "agent.logLevl: nothing reads it; did you mean logLevel?",
     ]
 

@@ -29,12 +29,12 @@ def test_on_v1_a_container_gets_all_that_its_pod_has(tmp_path: Path) -> None:
     assert agents.text(root, "cpuset", f"{POD}/c", "cpuset.cpus") == "1-2"
 
 
-@pytest.mark.parametrize(("own", "cpus"), [("\n", "0-3"), ("2-3\n", "2-3")], ids=["as above", "of its own"])
-def test_on_v2_it_gets_what_is_in_force_in_its_pod(tmp_path: Path, own: str, cpus: str) -> None:
+@pytest.mark.parametrize(("own_part", "cpus"), [("\n", "0-3"), ("2-3\n", "2-3")], ids=["as above", "of its own"])
+def test_on_v2_it_gets_what_is_in_force_in_its_pod(tmp_path: Path, own_part: str, cpus: str) -> None:
     """The kernel refuses the empty set: the container has processes."""
     root = v2(tmp_path, POD, f"{POD}/c")
     pod = tmp_path / "sys/fs/cgroup" / POD
-    (pod / "cpuset.cpus").write_text(own)
+    (pod / "cpuset.cpus").write_text(own_part)
     (pod / "cpuset.cpus.effective").write_text(f"{cpus}\n")
     (pod / "c/cpuset.cpus").write_text("1\n")
     (pod / "c/cpuset.cpus.effective").unlink(missing_ok=True)

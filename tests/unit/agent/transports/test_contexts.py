@@ -28,7 +28,7 @@ def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parent", "told", "folder"),
+    ("parent", "message", "folder"),
     [
         ("/kubepods/pod1", "/kubepods/pod1/ID", "kubepods/pod1/ID"),
         ("/kubepods/pod1", "", "kubepods/pod1/ID"),
@@ -38,11 +38,11 @@ def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
     ],
 )
 def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
-    parent: str, told: str, folder: str
+    parent: str, message: str, folder: str
 ) -> None:
     pod, container = m.PodSandbox(uid="1"), m.Container(id="ID", name="main")
     pod.linux.cgroup_parent = parent
-    container.linux.cgroups_path = told
+    container.linux.cgroups_path = message
     context = contexts.container_context(pod, container, "containerd")
     assert (context.folder, context.id) == (folder, "containerd://ID")
     assert context.pod == contexts.pod_context(pod)
@@ -64,5 +64,5 @@ def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_
     before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
     assert before.folder == ""
     assert contexts.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
-    made = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
-    assert contexts.placed(before, pod, made, "nri-proxy").folder == "kubepods/podu/real"
+    container = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
+    assert contexts.placed(before, pod, container, "nri-proxy").folder == "kubepods/podu/real"

@@ -83,7 +83,7 @@ def test_an_adjustment_has_all_that_nri_can_say() -> None:
     assert message.linux.resources.memory.limit.value == -1
     assert message.linux.resources.rdt_class.value == "koordlet-u"
     assert message.linux.oom_score_adj.value == -500
-    assert [(each.key, each.value) for each in message.env] == [("A", "1")]
+    assert [(entry.key, entry.value) for entry in message.env] == [("A", "1")]
     assert message.mounts[0] == m.Mount(destination="/d", type="bind", source="/s", options=["rbind"])
     assert message.linux.devices[0].file_mode.value == 0o666
     assert messages.adjustment(Changes()) == m.ContainerAdjustment()
@@ -95,8 +95,8 @@ def test_an_update_names_its_container_and_has_no_rdt_class() -> None:
     assert (message.container_id, message.linux.resources.cpu.quota.value) == ("cid", -1)
     assert not message.linux.resources.HasField("rdt_class")
     assert messages.update(Changes(env={"A": "1"}), "cid") is None
-    asked = messages.update(FULL, "cid", rdt_class=True)
-    assert asked is not None and asked.linux.resources.rdt_class.value == "koordlet-u"
+    requested = messages.update(FULL, "cid", rdt_class=True)
+    assert requested is not None and requested.linux.resources.rdt_class.value == "koordlet-u"
 
 
 def test_nri_has_no_word_for_a_clear() -> None:
@@ -113,7 +113,7 @@ def paths_of(kind: Descriptor, above: str = "") -> Iterator[str]:
     """The fields of a message, and of those in it that are no wrapper of one value."""
     for field in kind.fields:
         inner = field.message_type
-        if inner is None or field.is_repeated or [each.name for each in inner.fields] == ["value"]:
+        if inner is None or field.is_repeated or [field.name for field in inner.fields] == ["value"]:
             yield f"{above}{field.name}"
         else:
             yield from paths_of(inner, f"{above}{field.name}.")
@@ -123,17 +123,17 @@ def test_changes_can_say_every_field_of_nris_resources() -> None:
     rule = DeviceRule(True, "c", 1, 3)
     changes = Changes({**values(FIELDS), "hugetlb.2MB.limit": 1, "unified.a": "b"}, device_rules=(rule,))
     resources = messages.adjustment(changes, lambda _: True).linux.resources
-    said = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _said(resources, path)}
-    assert set(paths_of(m.LinuxResources.DESCRIPTOR)) - said == set()
+    message = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _said(resources, path)}
+    assert set(paths_of(m.LinuxResources.DESCRIPTOR)) - message == set()
     assert messages.reported(resources) == changes.knobs
     assert (resources.devices[0].major.value, resources.devices[0].access) == (1, "rwm")
 
 
 def _said(resources: m.LinuxResources, path: str) -> bool:
-    found: Any = resources
+    actual: Any = resources
     for name in path.split("."):
-        found = getattr(found, name)
-    return bool(getattr(found, "value", found))
+        actual = getattr(actual, name)
+    return bool(getattr(actual, "value", actual))
 
 
 def test_a_knob_without_a_field_is_a_file_of_cgroup_v2_where_the_machine_has_it() -> None:

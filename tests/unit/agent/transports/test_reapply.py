@@ -38,7 +38,7 @@ NO_QUOTA = {"spec": {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppres
 
 
 def pools(*cpus: str) -> dict[str, Any]:
-    listed = [{"socket": 0, "node": number, "cpuset": each} for number, each in enumerate(cpus)]
+    listed = [{"socket": 0, "node": number, "cpuset": entry} for number, entry in enumerate(cpus)]
     return {"metadata": {"annotations": {cpuset.ANNOTATION_SHARE_POOLS: json.dumps(listed)}}}
 
 
@@ -46,7 +46,7 @@ def ratio(text: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: text}}}
 
 
-def made(folder: Path, case: Case, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
+def make_parts(folder: Path, case: Case, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
     pod = pod or case.pod
     root = v1(folder, pod.folder, f"{pod.folder}/{CONTAINER_ID}")
     parts = agents.parts(root, node=case.base(), rules=case.documents)
@@ -77,14 +77,14 @@ def run(plugin: HookPlugin) -> bool:
 
 
 def writes(parts: Parts) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in (parts.history.of(UID) or {}).get("writes", [])}
+    return {write["name"]: write for write in (parts.history.of(UID) or {}).get("writes", [])}
 
 
 # -- Synchronize ------------------------------------------------------------------------------------------------------
 
 
 def test_what_runs_already_gets_its_values_at_synchronize(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     sandbox, container = running(BATCH.pod)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
         runtime.add(plugin)
@@ -95,7 +95,7 @@ def test_what_runs_already_gets_its_values_at_synchronize(tmp_path: Path) -> Non
 
 
 def test_nothing_is_sent_for_what_is_right_already(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod) as runtime:
         runtime.restart()
         assert runtime.updates == []
@@ -105,7 +105,7 @@ def test_nothing_is_sent_for_what_is_right_already(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["CONTAINER_STOPPED", "CONTAINER_UNKNOWN"])
 def test_what_has_stopped_is_left_alone(tmp_path: Path, state: str) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     sandbox, container = BATCH.pod.messages()
     container.state = m.ContainerState.Value(state)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
@@ -114,7 +114,7 @@ def test_what_has_stopped_is_left_alone(tmp_path: Path, state: str) -> None:
 
 
 def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, SHARED)
+    plugin, _ = make_parts(tmp_path, SHARED)
     good = running(SHARED.pod)
     bad_pod, bad = running(Pod(n.LS, annotations={cpuset.ANNOTATION_STATUS: "{"}))
     bad_pod.id = bad.pod_sandbox_id = bad.id = "bad"
@@ -124,28 +124,28 @@ def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) 
 
 
 def test_what_the_time_is_too_short_for_follows_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin, _ = made(tmp_path, BATCH)
-    asked: list[int] = []
-    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    plugin, _ = make_parts(tmp_path, BATCH)
+    collected: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
     monkeypatch.setattr(plugin, "time_left", lambda: -1.0)
     sandbox, container = running(BATCH.pod)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
         runtime.add(plugin)
         assert runtime.updates == []
-        assert asked
+        assert collected
         assert plugin.reapply.run(plugin.runtime)
         assert [update.container_id for update in runtime.updates] == [CONTAINER_ID]
 
 
 def test_oom_scores_and_clears_are_done_for_what_runs(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, CLEAR)
+    plugin, parts = make_parts(tmp_path, CLEAR)
     sandbox, container = running(CLEAR.pod)
     file = tmp_path / "sys/fs/cgroup/cpuset" / CLEAR.pod.folder / CONTAINER_ID / "cpuset.cpus"
     file.write_text("2\n")
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
         runtime.add(plugin)
     assert file.read_text().strip() == "0-3"
-    plugin, parts = made(tmp_path / "two", SCORE)
+    plugin, parts = make_parts(tmp_path / "two", SCORE)
     folder = f"{SCORE.pod.folder}/{CONTAINER_ID}"
     (tmp_path / "two/sys/fs/cgroup/cpu,cpuacct" / folder / "cgroup.procs").write_text("11\n")
     proc = tmp_path / "two/proc/11"
@@ -160,7 +160,7 @@ def test_oom_scores_and_clears_are_done_for_what_runs(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod) as runtime:
         assert plugin.held.counts() == {"nri pods": 1, "nri containers": 1}
         runtime.pods.clear()
@@ -170,7 +170,7 @@ def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Pa
 
 
 def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_missed(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     sandbox, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin).run_pod_sandbox(sandbox)
@@ -179,8 +179,8 @@ def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_
         for _ in range(3):
             plugin.sweep()
         assert plugin.held.counts()["nri pods"] == 1, "its cgroup is there"
-        for each in cgroups.iterdir():
-            shutil.rmtree(each / BATCH.pod.folder)
+        for entry in cgroups.iterdir():
+            shutil.rmtree(entry / BATCH.pod.folder)
         for _ in range(3):
             plugin.sweep()
         assert plugin.held.counts()["nri pods"] == 1, "it has a container"
@@ -189,8 +189,8 @@ def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_
         v1(tmp_path, BATCH.pod.folder)
         plugin.sweep()
         assert plugin.held.counts()["nri pods"] == 1, "its cgroup has come"
-        for each in cgroups.iterdir():
-            shutil.rmtree(each / BATCH.pod.folder)
+        for entry in cgroups.iterdir():
+            shutil.rmtree(entry / BATCH.pod.folder)
         plugin.sweep()
         assert plugin.held.counts()["nri pods"] == 1
         plugin.sweep()
@@ -209,7 +209,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
     for number, (where, name) in enumerate(
         [("decisions", "decide"), ("executor", "oom_score"), ("executor", "changes"), ("translation", "update")]
     ):
-        plugin, parts = made(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
+        plugin, parts = make_parts(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
         if name == "oom_score":
             sandbox.annotations[oom_score_adj.ANNOTATION_OOM_SCORE] = "5"
         caplog.clear()
@@ -224,7 +224,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
 
 
 def test_a_changed_rule_reaches_running_containers_by_updates(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
@@ -234,7 +234,7 @@ def test_a_changed_rule_reaches_running_containers_by_updates(tmp_path: Path) ->
 
 
 def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("Node", ratio("3"), "a test")
         assert run(plugin)
@@ -242,7 +242,7 @@ def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Pat
 
 
 def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
         runtime.refuse_updates.add(CONTAINER_ID)
@@ -257,7 +257,7 @@ def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -
 def test_a_connection_that_ends_meanwhile_is_told_and_left_to_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
 
@@ -273,7 +273,7 @@ def test_a_connection_that_ends_meanwhile_is_told_and_left_to_the_next_one(
 
 
 def test_without_a_connection_pods_are_written_all_the_same(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod):
         pass
     parts.store.put("NodeSLO", NO_QUOTA, "a test")
@@ -282,15 +282,15 @@ def test_without_a_connection_pods_are_written_all_the_same(tmp_path: Path) -> N
 
 
 def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     sandbox, container = running(SHARED.pod)
     containers = []
     for number in range(2 * reapply.PORTION + 5):
-        each = m.Container()
-        each.CopyFrom(container)
-        each.id, each.name = f"c{number}", f"{MAIN}-{number}"
-        each.linux.cgroups_path = f"/{SHARED.pod.folder}/c{number}"
-        containers.append(each)
+        entry = m.Container()
+        entry.CopyFrom(container)
+        entry.id, entry.name = f"c{number}", f"{MAIN}-{number}"
+        entry.linux.cgroups_path = f"/{SHARED.pod.folder}/c{number}"
+        containers.append(entry)
     with FakeRuntime(pods=[sandbox], containers=containers) as runtime:
         runtime.add(plugin)
         runtime.updates.clear()
@@ -311,18 +311,18 @@ def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: py
 def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin, parts = made(tmp_path, SHARED)
-    asked: list[int] = []
-    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    plugin, parts = make_parts(tmp_path, SHARED)
+    collected: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
     sandbox, container = SHARED.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(sandbox, container).container
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         assert runtime.updates == [], "the runtime does not know it yet"
-        assert not asked
+        assert not collected
         runtime.post_create_container(sandbox, created)
-        assert asked
+        assert collected
         assert plugin.reapply.run(plugin.runtime)
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]
 
@@ -332,9 +332,9 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     """The thread that decides again for what runs may have looked before there was anything to be seen."""
-    plugin, parts = made(tmp_path, SHARED)
-    asked: list[int] = []
-    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    plugin, parts = make_parts(tmp_path, SHARED)
+    collected: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
     sandbox, container = running(SHARED.pod)
     decide = type(parts.decisions).decide
 
@@ -348,8 +348,8 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
         "resize": lambda: runtime.post_update_pod_sandbox(sandbox),
         "start": lambda: runtime.start_container(sandbox, container),
     }
-    there = ([sandbox], [container]) if event == "synchronize" else ([], [])
-    with FakeRuntime(pods=there[0], containers=there[1]) as runtime:
+    existing = ([sandbox], [container]) if event == "synchronize" else ([], [])
+    with FakeRuntime(pods=existing[0], containers=existing[1]) as runtime:
         if event == "synchronize":
             monkeypatch.setattr(type(parts.decisions), "decide", overtaken)
             runtime.add(plugin)
@@ -357,38 +357,38 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
             runtime.add(plugin)
             monkeypatch.setattr(type(parts.decisions), "decide", overtaken)
             events[event]()
-    assert asked
+    assert collected
 
 
 def test_a_rule_that_changes_before_a_runtime_has_set_what_was_answered_by_the_old_one_holds_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The update by the new rule may be set first, and what the kubelet's request was answered with over it."""
-    plugin, parts = made(tmp_path, SHARED)
-    asked: list[int] = []
-    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    plugin, parts = make_parts(tmp_path, SHARED)
+    collected: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
     sandbox, container = running(SHARED.pod)
     with with_pod(plugin, SHARED.pod) as runtime:
 
         def requested() -> None:
-            asked.clear()
+            collected.clear()
             runtime.update_container(sandbox, container, m.LinuxResources())
 
         requested()
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         runtime.post_update_container(sandbox, container)
-        assert asked
+        assert collected
         assert plugin.reapply.run(plugin.runtime)
         assert [update.cpuset_cpus for update in runtime.updates] == ["3", "3"]
         requested()
         runtime.post_update_container(sandbox, container)
-        assert not asked, "nothing has changed since"
+        assert not collected, "nothing has changed since"
 
 
 def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path) -> None:
     """The kernel takes no quota of a pod below that of its container: first the one, then the other."""
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     refused: list[str] = []
     with with_pod(plugin, BATCH.pod) as runtime:
         parts.store.put("NodeSLO", NO_QUOTA, "a test")
@@ -415,7 +415,7 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path
 
 
 def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of_it(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, FAST)
+    plugin, parts = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         parts.store.put("Node", ratio("4"), "a test")
         assert run(plugin)
@@ -423,7 +423,7 @@ def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of
 
 
 def test_a_ratio_that_goes_away_gives_the_quota_back(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, FAST)
+    plugin, parts = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         parts.store.put("Node", None, "a test")
         assert run(plugin)
@@ -431,7 +431,7 @@ def test_a_ratio_that_goes_away_gives_the_quota_back(tmp_path: Path) -> None:
 
 
 def test_a_topology_that_goes_away_gives_the_cpus_back(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     file = tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus"
     with with_pod(plugin, SHARED.pod):
         file.write_text("0-1\n")
@@ -441,13 +441,13 @@ def test_a_topology_that_goes_away_gives_the_cpus_back(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_starts_anew_knows_from_the_container_what_was_asked_for(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, FAST)
+    plugin, _ = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         runtime.disconnect()
         (container,) = runtime.containers.values()
         assert container.annotations[ASKED_QUOTA] == "100000 50000"
         container.state = RUNNING
-        second, parts = made(tmp_path / "two", FAST)
+        second, parts = make_parts(tmp_path / "two", FAST)
         runtime.add(second, name="second")
         assert runtime.updates == []
         parts.store.put("Node", ratio("4"), "a test")
@@ -457,7 +457,7 @@ def test_an_agent_that_starts_anew_knows_from_the_container_what_was_asked_for(t
 
 @pytest.mark.parametrize("forged", ["pod", "other quota", "no numbers"])
 def test_a_quota_of_which_it_is_not_known_what_was_asked_for_is_left_alone(tmp_path: Path, forged: str) -> None:
-    plugin, _ = made(tmp_path, FAST)
+    plugin, _ = make_parts(tmp_path, FAST)
     sandbox, container = running(FAST.pod)
     container.annotations[ASKED_QUOTA] = {"other quota": "9000000 7000", "no numbers": "x y"}.get(
         forged, "900000 100000"
@@ -470,7 +470,7 @@ def test_a_quota_of_which_it_is_not_known_what_was_asked_for_is_left_alone(tmp_p
 
 
 def test_what_the_api_says_was_asked_for_counts(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, FAST)
+    plugin, parts = make_parts(tmp_path, FAST)
     pods = parts.pods
     assert isinstance(pods, agents.Pods)
     pods.replace([FAST.pod.manifest(), {"metadata": {"uid": "x"}, "spec": {"containers": [{"resources": 7}]}}])
@@ -483,15 +483,15 @@ def test_what_the_api_says_was_asked_for_counts(tmp_path: Path) -> None:
 def test_what_the_kubelet_asks_for_while_an_update_is_under_way_is_decided_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin, parts = made(tmp_path, FAST)
+    plugin, parts = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         parts.store.put("Node", ratio("4"), "a test")
         update = type(plugin.runtime).update
-        known = plugin.held.container(CONTAINER_ID)
-        assert known is not None
+        known_entry = plugin.held.container(CONTAINER_ID)
+        assert known_entry is not None
 
         def meanwhile(handle: Any, *updates: Any) -> Any:
-            plugin.held.ask(known, replace(known.context, resources=Resources(cfs_quota=400_000)))
+            plugin.held.ask(known_entry, replace(known_entry.context, resources=Resources(cfs_quota=400_000)))
             return update(handle, *updates)
 
         with monkeypatch.context() as patch:
@@ -517,8 +517,8 @@ MALFORMED = {
 @pytest.mark.parametrize("fail", [False, True], ids=["Ignore", "Fail"])
 def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, event: str, fail: bool) -> None:
     """A pod with CPUs and batch limits, whose annotations are then overwritten with rubbish."""
-    own = {**BATCH.pod.annotations, cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
-    pod = Pod(n.BE, paths.BEST_EFFORT, annotations=own)
+    own_part = {**BATCH.pod.annotations, cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
+    pod = Pod(n.BE, paths.BEST_EFFORT, annotations=own_part)
     root = v1(tmp_path, pod.folder, f"{pod.folder}/{CONTAINER_ID}")
     parts = agents.parts(root, node=Node(fail=fail), rules=SHARED.documents)
     plugin = HookPlugin(parts)
@@ -548,11 +548,11 @@ def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, ev
 
 
 def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED)
+    plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
-        known = plugin.held.container(CONTAINER_ID)
-        assert known is not None
-        known.context = replace(known.context, pod=replace(known.context.pod, annotations=MALFORMED))
+        known_entry = plugin.held.container(CONTAINER_ID)
+        assert known_entry is not None
+        known_entry.context = replace(known_entry.context, pod=replace(known_entry.context.pod, annotations=MALFORMED))
         (tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus").write_text("1\n")
         before = files(tmp_path)
         parts.store.put("NodeResourceTopology", pools("3"), "a test")

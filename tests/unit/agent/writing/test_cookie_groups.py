@@ -105,14 +105,14 @@ def test_whatever_happens_two_groups_never_share_a_cookie(steps: list[tuple[str,
 
 def test_a_process_that_moved_away_and_back_has_its_groups_cookie() -> None:
     """`moved_processes_forgotten`."""
-    found = {}
+    collected = {}
     for forget in (True, False):
         processes = Processes(1, 2, 3)
         groups = CookieGroups(processes)
         for group, pids in (("a", [1]), ("a", [2]), ("b", [3]), ("b", [2]), ("a", [2])):
             groups.enable(group, f"pod/{pids}", pids, forget_moved=forget)
-        found[forget] = processes.cookies[2] == processes.cookies[1]
-    assert found == {True: True, False: False}
+        collected[forget] = processes.cookies[2] == processes.cookies[1]
+    assert collected == {True: True, False: False}
 
 
 def test_after_a_restart_a_container_without_a_cookie_teaches_nothing() -> None:

@@ -32,7 +32,7 @@ def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Pat
     world = World(tmp_path, Node())
     world.store.put("NodeSLO", slo(), "test")
     world.round()
-    values = {each: world.text(each, "cpu.bvt_warp_ns") for each in ("kubepods/besteffort", "kubepods/burstable")}
+    values = {entry: world.text(entry, "cpu.bvt_warp_ns") for entry in ("kubepods/besteffort", "kubepods/burstable")}
     assert values == {"kubepods/besteffort": "-1", "kubepods/burstable": "2"}
     world.overwrite("kubepods/besteffort", "cpu.bvt_warp_ns", "2")
     world.round()
