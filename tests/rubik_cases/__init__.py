@@ -36,7 +36,7 @@ def run_case(case: Json) -> Result:
     try:
         with tempfile.TemporaryDirectory(prefix="rubik-") as folder:
             actual = _STAGES[case["service"], case["stage"]](Path(folder), case_input, case["expect"])
-        actual = comparable({**case, "expect": actual}, ours=True)
+        actual = comparable({**case, "expect": actual}, own_rows=True)
     except Exception as error:
         return Result(f"{type(error).__name__}: {error}")
     tolerance = case.get("tolerance") or 0.0

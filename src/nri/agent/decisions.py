@@ -36,7 +36,7 @@ from nri.text import cut, plain
 __all__ = ["Decisions", "class_of", "subject_of", "values_of"]
 
 _log = logging.getLogger(__name__)
-_MOST_TEXT: Final = 400
+_MAX_TEXT: Final = 400
 _FIELDS: Final = tuple(field.name for field in fields(Changes))
 #: Fields with several entries, each with its own name.
 _BY_NAME: Final = {"knobs": "", "env": "env."}
@@ -114,7 +114,7 @@ class Decisions:
         """Record labels and annotations of a pod that nothing reads; each is logged once."""
         new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
         for line in new:
-            _log.warning("%s: %s", _named(subject), cut(line, _MOST_TEXT))
+            _log.warning("%s: %s", _named(subject), cut(line, _MAX_TEXT))
         if new:
             self._observer.slipped(transport, len(new))
 
@@ -136,7 +136,7 @@ class Decisions:
         """
         reasons = [(hook, plain(reason)) for hook, reason in rows]
         for hook, reason in self._history.failed(subject, stage, transport, reasons, hooks):
-            _log.warning("%s: %s: %s; earlier values stay", _named(subject), hook, cut(reason, _MOST_TEXT))
+            _log.warning("%s: %s: %s; earlier values stay", _named(subject), hook, cut(reason, _MAX_TEXT))
 
     def record(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record what came of what was decided."""
@@ -157,7 +157,7 @@ class Decisions:
 def _named(subject: Subject) -> str:
     """A subject on one line of a log."""
     words = (subject.namespace, subject.name, subject.container) if subject.namespace else (subject.key,)
-    return plain("/".join(word for word in words if word), _MOST_TEXT)
+    return plain("/".join(word for word in words if word), _MAX_TEXT)
 
 
 def subject_of(context: Context) -> Subject:

@@ -42,8 +42,8 @@ __all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy
 
 Context = Pod | Container | KubeQosFolder | HostApplication
 
-_MOST_PROCESSES: Final = 4096
-_DEEPEST: Final = 4
+_MAX_PROCESSES: Final = 4096
+_MAX_DEPTH: Final = 4
 #: Processes are listed again while new ones appear, because a fork inherits the score that its parent had before.
 _ROUNDS: Final = 3
 _NO_KNOB: Final = "there is no knob of this name"
@@ -219,7 +219,7 @@ class Executor:
 
     def processes(self, folder: str) -> list[int]:
         """The processes of a cgroup and of those below it, ascending; empty if it does not exist."""
-        return sorted({pid for cgroup in self._below(tidy(folder)) for pid in self._listed(cgroup)})[:_MOST_PROCESSES]
+        return sorted({pid for cgroup in self._below(tidy(folder)) for pid in self._listed(cgroup)})[:_MAX_PROCESSES]
 
     def counts(self) -> dict[str, float]:
         """The number of values that are remembered, for the gauge `held`."""
@@ -291,15 +291,15 @@ class Executor:
                 results.append(Result(change.group, "schemata", change.schemata, Outcome.REFUSED, str(error)))
         tasks = (*change.tasks, *(self._threads(folder) if folder else ()))
         if tasks:
-            results += self._resctrl.add_tasks(change.group, tasks[:_MOST_PROCESSES])
+            results += self._resctrl.add_tasks(change.group, tasks[:_MAX_PROCESSES])
         return results
 
     def _below(self, folder: str) -> Iterable[str]:
         """A cgroup and those below it, to a bounded depth."""
         level = [folder] if folder else []
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             yield from level
-            level = [f"{cgroup}/{name}" for cgroup in level for name in self._names(cgroup)][:_MOST_PROCESSES]
+            level = [f"{cgroup}/{name}" for cgroup in level for name in self._names(cgroup)][:_MAX_PROCESSES]
 
     def _names(self, folder: str) -> list[str]:
         try:
@@ -315,7 +315,7 @@ class Executor:
 
     def threads(self, folder: str) -> list[int]:
         """The threads of a cgroup and of those below it, ascending; empty if it does not exist."""
-        return self._threads(tidy(folder))[:_MOST_PROCESSES]
+        return self._threads(tidy(folder))[:_MAX_PROCESSES]
 
     def _threads(self, folder: str) -> list[int]:
         threads: set[int] = set()

@@ -19,8 +19,8 @@ from nri.text import cut
 
 __all__ = ["PREVIEW", "History", "Value"]
 
-_MOST_SLIPS = 100
-_MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
+_MAX_SLIPS = 100
+_MAX_VALUES, _MAX_WRITES, _MAX_ERRORS, _MAX_TEXT = 256, 256, 16, 512
 _STILL = ("applied", "unchanged")
 #: The stage of values that a hook or strategy would set, and does not, because it is previewed.
 PREVIEW = "preview"
@@ -57,7 +57,7 @@ class _PodHistory:
     name: str
     values: OrderedDict[tuple[str, str], Value] = field(default_factory=OrderedDict)
     writes: OrderedDict[tuple[str, str], dict[str, Any]] = field(default_factory=OrderedDict)
-    errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_ERRORS))
+    errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_ERRORS))
     keys: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     of: str = ""
@@ -138,7 +138,7 @@ class History:
             for hook, reason in rows:
                 row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
                 errors_in_force.append({**row, "container": subject.container, "at": at})
-            pod.errors = deque(errors_in_force, maxlen=_MOST_ERRORS)
+            pod.errors = deque(errors_in_force, maxlen=_MAX_ERRORS)
             self._settle(subject.key, pod)
             return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
@@ -151,7 +151,7 @@ class History:
 
     def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
         """Replace the notes on a pod. Returns the new ones."""
-        rows = tuple(_short(note) for note in notes)[:_MOST_ERRORS]
+        rows = tuple(_short(note) for note in notes)[:_MAX_ERRORS]
         with self._lock:
             history = self._pods.get(_short(subject.key))
             before = history.notes if history is not None else ()
@@ -171,7 +171,7 @@ class History:
                 if not pod.ended
                 for note in pod.notes
             )
-            return list(islice(notes, _MOST_SLIPS))
+            return list(islice(notes, _MAX_SLIPS))
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Keep what came of writes."""
@@ -257,9 +257,9 @@ class History:
 
     def _settle(self, key: str, pod: _PodHistory) -> None:
         """Update the size of a pod's history, and drop the oldest pods until the bounds hold."""
-        while len(pod.values) > _MOST_VALUES:
+        while len(pod.values) > _MAX_VALUES:
             pod.values.popitem(last=False)
-        while len(pod.writes) > _MOST_WRITES:
+        while len(pod.writes) > _MAX_WRITES:
             pod.writes.popitem(last=False)
         size = _OVERHEAD + len(key) + len(pod.namespace) + len(pod.name)
         size += sum(
@@ -321,4 +321,4 @@ def _bounded(subject: Subject) -> Subject:
 
 
 def _short(value: Any) -> str:
-    return cut(_text(value), _MOST_TEXT)
+    return cut(_text(value), _MAX_TEXT)

@@ -17,7 +17,7 @@ from nri.host.process import numbers
 
 __all__ = ["ForeignAgentError", "find", "refuse"]
 
-_MOST: Final = 4096
+_MAX_PROCESSES: Final = 4096
 
 
 class ForeignAgentError(NriError):
@@ -66,7 +66,7 @@ def _start(root: host.Root, path: str) -> str:
     except OSError:
         return ""
     try:
-        return os.read(descriptor, _MOST).decode(errors="replace")
+        return os.read(descriptor, _MAX_PROCESSES).decode(errors="replace")
     except OSError:
         return ""
     finally:

@@ -18,7 +18,7 @@ __all__ = ["TIMER", "Component", "Worker"]
 #: The reason of a run that was started by the clock.
 TIMER = "timer"
 #: Characters of an error that are kept for health; texts of pods may be in it.
-_MOST_TEXT = 300
+_MAX_TEXT = 300
 _log = logging.getLogger("nri.agent")
 
 
@@ -99,7 +99,7 @@ class Worker:
             try:
                 self._work(reasons)
             except Exception as error:  # noqa: BLE001  a round must not take the thread with it
-                last_error, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MOST_TEXT)
+                last_error, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MAX_TEXT)
                 if self.error != last_error:  # a repeated error would fill the log
                     _log.exception("%s: a round has failed", self._name)
             else:

@@ -1,8 +1,8 @@
 """Decode JSON by a shape, as Go's decoder does, because Koordinator reads its annotations and documents with that.
 
 Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
-its place. Skipped keys can be reported with the nearest valid one: `Unread`. Shapes are `int`, `str`, `bool`, `QUANTITY`,
-`INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
+its place. Skipped keys can be reported with the nearest valid one: `Unread`. Shapes are `int`, `str`, `bool`,
+`QUANTITY`, `INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ QUANTITY: Final = "a quantity"
 #: A whole number or a text, as Kubernetes' IntOrString; read as it is.
 INT_OR_TEXT: Final = "a whole number or a text"
 
-_MOST_SHOWN, _MOST_TEXT = 80, 200
-_WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
+_MAX_SHOWN, _MAX_TEXT = 80, 200
+_TYPE_NAMES = {int: "a whole number", str: "a text", bool: "true or false"}
 _INT64 = 1 << 63
 
 
@@ -61,14 +61,14 @@ class Unread(NamedTuple):
     @classmethod
     def of(cls, key: str, suggestion: str) -> Unread:
         """Report an unread key, with the nearest valid one, "" for none."""
-        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {suggestion}?" if suggestion else ""))
+        return cls(plain(key, _MAX_TEXT), "nothing reads it" + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     @classmethod
     def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
         """Report a value that is not one of the fixed values of its key."""
         suggestion = nearest_name(value, words)
-        why = f"{cut(json.dumps(value), _MOST_SHOWN)} means nothing: it may be {', '.join(words)}"
-        return cls(plain(key, _MOST_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
+        why = f"{cut(json.dumps(value), _MAX_SHOWN)} means nothing: it may be {', '.join(words)}"
+        return cls(plain(key, _MAX_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     def __str__(self) -> str:
         return f"{self.key}: {self.why}"
@@ -77,7 +77,7 @@ class Unread(NamedTuple):
 def nearest_name(key: str, names: Collection[str], alike: float = 0.6) -> str:
     """Return the name most similar to a key, "" without a similar one."""
     folded = {name.casefold(): name for name in names}
-    matches = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
+    matches = difflib.get_close_matches(key.casefold()[:_MAX_TEXT], folded, 1, alike)
     return folded[matches[0]] if matches else ""
 
 
@@ -88,7 +88,7 @@ def decode(text: str, shape: Any) -> Any:
     except TooDeep:
         raise
     except ValueError as error:
-        raise ValueError(f"{cut(json.dumps(text), _MOST_SHOWN)} is not JSON: {error}") from None
+        raise ValueError(f"{cut(json.dumps(text), _MAX_SHOWN)} is not JSON: {error}") from None
     return _empty(shape) if value is None else fit(value, shape, "")
 
 
@@ -100,7 +100,7 @@ def fit(value: Any, shape: Any, where: str) -> Any:
         if not isinstance(value, dict):
             _wrong(value, "an object", where)
         return {
-            key: _empty(shape.values) if part is None else fit(part, shape.values, f"{where}.{cut(key, _MOST_SHOWN)}")
+            key: _empty(shape.values) if part is None else fit(part, shape.values, f"{where}.{cut(key, _MAX_SHOWN)}")
             for key, part in value.items()
         }
     if isinstance(shape, Items):
@@ -142,7 +142,7 @@ def _scalar(value: Any, shape: Any, where: str) -> Any:
             _wrong(value, INT32, where)
         return value
     if type(value) is not shape or (shape is int and not -_INT64 <= value < _INT64):
-        _wrong(value, _WORDS[shape], where)
+        _wrong(value, _TYPE_NAMES[shape], where)
     return value
 
 
@@ -161,7 +161,7 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def _wrong(value: Any, expected: str, where: str) -> NoReturn:
-    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MOST_SHOWN)} is not {expected}")
+    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MAX_SHOWN)} is not {expected}")
 
 
 def _place(where: str) -> str:

@@ -29,7 +29,7 @@ def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.Mo
         (replace(PROFILE, hooks=(*HOOKS, hook)), "Rival and CPUBurst"),
         (replace(PROFILE, strategies=(*PROFILE.strategies, row)), "CPUBurst and Second"),
     ):
-        monkeypatch.setattr("nri.agent.agent.profile_of", lambda _, made=profile: created)
+        monkeypatch.setattr("nri.agent.agent.profile_of", lambda _, created=profile: created)
         with pytest.raises(KnobConflict, match=rf"{words} both set cpu\.cfs_burst at level container, for pods of LS"):
             Agent(AgentSettings(root=tmp_path, modes=("standalone",)))
 

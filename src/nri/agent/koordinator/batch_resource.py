@@ -24,7 +24,7 @@ from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.shapes import Record, Table, decode
 
 NAME: Final = "BatchResource"
-_NOTHING: Final = Decision()
+_NO_DECISION: Final = Decision()
 ANNOTATION_EXTENDED: Final = "node.koordinator.sh/extended-resource-spec"
 SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUNTS}))})
 
@@ -73,12 +73,12 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
     Raises HookError for an unreadable annotation, if the spec has no batch resources.
     """
     if qos_class(context.labels) != BE:
-        return _NOTHING
+        return _NO_DECISION
     spec = _spec(context, quirks)
     if spec is None:
-        return _NOTHING
+        return _NO_DECISION
     if quirks.empty_batch_spec_ignored and not spec:
-        return _NOTHING
+        return _NO_DECISION
     requested = batch_request(spec.values())
     changes = Changes(
         {
@@ -96,12 +96,12 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
 def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide for a container of a batch pod. Raises HookError as `pod` does."""
     if qos_class(context.pod.labels) != BE:
-        return _NOTHING
+        return _NO_DECISION
     spec = context.extended
     if spec is None or not _is_batch(spec):
         spec = (_annotated(context.pod.annotations, quirks) or {}).get(context.name)
     if spec is None:
-        return _NOTHING
+        return _NO_DECISION
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
     changes = Changes(
         {

@@ -67,14 +67,14 @@ NAME: Final = "BlkIOReconcile"
 #: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
 _VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
 #: The values of a disk for which nothing is set, by knob.
-_NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
+_NO_LIMIT: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
-_NONE[_WEIGHT] = UNLIMITED
+_NO_LIMIT[_WEIGHT] = UNLIMITED
 #: The weight of a disk that NodeSLO does not name.
 _USUAL: Final = 100
 #: The maximum number of devices, and of LVM layers below one.
-_MOST_DEVICES: Final = 4096
-_DEEPEST: Final = 8
+_MAX_DEVICES: Final = 4096
+_MAX_DEPTH: Final = 8
 #: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
 _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT_QOS: Final = "io.cost_qos"
@@ -170,13 +170,13 @@ def parse_root(document: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDi
 
 
 #: Disks that a pod may name.
-_MOST_DISKS: Final = 64
+_MAX_DISKS: Final = 64
 
 
 def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
     disks = tuple(parse({**json_object(text), "enable": True}))
-    if len(disks) > _MOST_DISKS:
-        raise ValueError(f"it names {len(disks)} disks; the limit is {_MOST_DISKS}")
+    if len(disks) > _MAX_DISKS:
+        raise ValueError(f"it names {len(disks)} disks; the limit is {_MAX_DISKS}")
     return disks
 
 
@@ -260,17 +260,17 @@ class BlockIo(Strategy):
         """Remove limits that are no longer requested, together with requested ones of the same file."""
         for (path, knob), (subject, limits) in fresh.items():
             _, before = self._set.get((path, knob), (subject, {}))
-            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NONE[knob])
+            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NO_LIMIT[knob])
             reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
             round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
         for (path, knob), (subject, before) in self._set.items():
             if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
-                free = dict.fromkeys(sorted(before), _NONE[knob])
+                free = dict.fromkeys(sorted(before), _NO_LIMIT[knob])
                 round_.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
 
     def _take_over(self, round_: Round[NodeSlo], subject: Subject, folder: str) -> None:
         """Note the limits of a folder that are there at the start: nobody else sets any there."""
-        for knob, no_limit in _NONE.items():
+        for knob, no_limit in _NO_LIMIT.items():
             current = round_.read(folder, knob)
             if isinstance(current, Mapping):
                 limits = {key: value for key, value in current.items() if isinstance(value, int) and value != no_limit}
@@ -296,7 +296,7 @@ class BlockIo(Strategy):
         if not limits_by_disk:
             return
         for knob, by_device in limits_by_knob(limits_by_disk, ()).items():
-            usual = _USUAL if knob == _WEIGHT else _NONE[knob]
+            usual = _USUAL if knob == _WEIGHT else _NO_LIMIT[knob]
             limits = {device: value for device, value in by_device.items() if value != usual}
             if limits:
                 fresh[folder, knob] = subject, limits
@@ -380,7 +380,7 @@ def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
 
 def _group(root: Root, name: str) -> str:
     """The numbers of the disk that a volume group of LVM is on, by a volume of it that is in use."""
-    mapped = (name for name in sorted(root.names("/sys/class/block"))[:_MOST_DEVICES] if name.startswith("dm-"))
+    mapped = (name for name in sorted(root.names("/sys/class/block"))[:_MAX_DEVICES] if name.startswith("dm-"))
     for device in mapped:
         match = _LVM_NAME.match((root.find(f"/sys/class/block/{device}/dm/name") or "").strip())
         numbers = root.find(f"/sys/class/block/{device}/dev")
@@ -396,9 +396,9 @@ def _whole_disk(root: Root, numbers: str | None, name: str) -> str:
     if numbers.startswith("0:"):  # memory, a network's file system, btrfs
         raise ValueError(f"{name[:60]!r} is not on a disk that is visible here")
     level, disks = [numbers.strip()], set[str]()
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         below: list[str] = []
-        for device in level[:_MOST_DEVICES]:
+        for device in level[:_MAX_DEVICES]:
             if _is_lvm(root, device):
                 slaves = f"/sys/dev/block/{device}/slaves"
                 below += [(root.find(f"{slaves}/{slave}/dev") or "").strip() for slave in root.names(slaves)]

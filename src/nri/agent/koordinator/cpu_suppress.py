@@ -33,9 +33,9 @@ from nri.api import cpuset
 from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US, capped, ceil
 
-_LEAST_CPUS, _LEAST_QUOTA_US = 2, 2000
+_MIN_CPUS, _MIN_QUOTA_US = 2, 2000
 #: The fraction of the node's CPU by which a quota has to change to be written.
-_WORTH: Final = 0.01
+_MIN_QUOTA_CHANGE: Final = 0.01
 NAME: Final = "BECPUSuppress"
 
 
@@ -99,10 +99,10 @@ def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
         current_us: the folder's current quota, -1 for unlimited.
         cpus: the number of CPUs of the node.
     """
-    target_us = max(budget * CPU_PERIOD_US // 1000, _LEAST_QUOTA_US)
+    target_us = max(budget * CPU_PERIOD_US // 1000, _MIN_QUOTA_US)
     if current_us == UNLIMITED:  # unlimited is not near any quota
         return target_us
-    if abs(target_us - current_us) < cpus * float(CPU_PERIOD_US) * _WORTH and target_us != _LEAST_QUOTA_US:
+    if abs(target_us - current_us) < cpus * float(CPU_PERIOD_US) * _MIN_QUOTA_CHANGE and target_us != _MIN_QUOTA_US:
         return None
     step = cpus * CPU_PERIOD_US // 10
     return current_us + step if target_us - current_us > step else target_us
@@ -110,7 +110,7 @@ def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
 
 def cpu_count(budget: int, current: int, cpus: int) -> int:
     """Return how many CPUs the best-effort folder is to have: two at least, a tenth of the node more at most."""
-    return min(max(-(-budget // 1000), _LEAST_CPUS), current + -(-cpus // 10))
+    return min(max(-(-budget // 1000), _MIN_CPUS), current + -(-cpus // 10))
 
 
 def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ()) -> list[int]:

@@ -34,7 +34,7 @@ from nri.kube.quantity import ceil
 from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table
 
 NAME: Final = "CPUSetAllocator"
-_NOTHING: Final = Decision()
+_NO_DECISION: Final = Decision()
 _LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
 ANNOTATION_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_RESERVATION: Final = "node.koordinator.sh/reservation"
@@ -150,7 +150,7 @@ def container_cpus(
     if status.get("cpuset"):
         return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler gave the pod these CPUs")
     if rule is None:
-        return _NOTHING
+        return _NO_DECISION
     qos = qos_class(context.pod.labels)
     best_effort = kube_class_of(context.folder or context.pod.folder) == BEST_EFFORT
     zones = status.get("numaNodeResources", [])
@@ -193,7 +193,7 @@ def pod_quota(context: Pod, *, keep_quota: bool = False) -> Decision:
 def host_application(context: HostApplication, rule: CpusetRule | None) -> Decision:
     """Give all share pools to an LS program of the host; raises HookError for one of another class."""
     if rule is None:
-        return _NOTHING
+        return _NO_DECISION
     if context.qos != LS:
         raise HookError(
             NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
@@ -203,7 +203,7 @@ def host_application(context: HostApplication, rule: CpusetRule | None) -> Decis
 
 def _quota(annotations: Mapping[str, str], keep_quota: bool) -> Decision:
     if keep_quota or not _status(annotations).get("cpuset"):
-        return _NOTHING
+        return _NO_DECISION
     return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota beside CPUs of its own")
 
 

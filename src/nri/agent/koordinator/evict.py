@@ -37,12 +37,12 @@ from nri.kube.quantity import capped, ceil
 _BUFFER: Final = 2
 _USAGE_PERCENT: Final = 90
 #: Above it no pod is evicted for what is allocatable: from there on they are production.
-MOST_PRIORITY: Final = 7999
+MAX_PRIORITY: Final = 7999
 Thresholds = Mapping[str, Any]
 _PERIOD_US = 100_000
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most.
-_MOST_SAMPLES: Final = 4096
+_MAX_SAMPLES: Final = 4096
 #: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
 _ENDING_S: Final = 600.0
 #: Refused evictions of one round: each may take the timeout of a request to the API server.
@@ -107,7 +107,7 @@ def valid(feature: Feature, thresholds: Thresholds) -> bool:
         return False
     maximum = thresholds.get(feature.most_priority)
     if feature.how == "allocatable":
-        return lower is not None and lower < threshold and maximum is not None and maximum <= MOST_PRIORITY
+        return lower is not None and lower < threshold and maximum is not None and maximum <= MAX_PRIORITY
     if (threshold - _BUFFER if lower is None else lower) >= threshold:
         return False
     return not feature.most_priority or maximum is not None
@@ -124,8 +124,8 @@ def idle(feature: Feature, thresholds: Thresholds) -> str:
         return f"nothing is evicted without {feature.most_priority}"
     if feature.how in ("allocatable", "satisfaction") and lower is None:
         return f"nothing is evicted without {feature.lower}"
-    if feature.how == "allocatable" and maximum is not None and maximum > MOST_PRIORITY:
-        return f"{feature.most_priority} {maximum} is above {MOST_PRIORITY}: pods from there on are production"
+    if feature.how == "allocatable" and maximum is not None and maximum > MAX_PRIORITY:
+        return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}: pods from there on are production"
     accepted = "from the lower one to 99, and the lower one from 1 to 60"
     if feature.how != "satisfaction":
         accepted = "0 or more, and the lower one below it"
@@ -369,8 +369,8 @@ class Evict(Strategy):
         self.accepted: dict[str, float] = {}
         #: Pods whose eviction was refused in earlier rounds, while there are more candidates than one round may try.
         self._refused: frozenset[str] = frozenset()
-        self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
-        self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
+        self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)
+        self._node: deque[tuple[float, float]] = deque(maxlen=_MAX_SAMPLES)
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
-MOST = 4096
+MAX_ENTRIES = 4096
 _NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
 
 Fields = dict[str, Any]
@@ -241,7 +241,7 @@ class HookCalls:
         with self._lock:
             memory.pop(key, None)
             memory[key] = value
-            while len(memory) > MOST:
+            while len(memory) > MAX_ENTRIES:
                 memory.popitem(last=False)
 
 

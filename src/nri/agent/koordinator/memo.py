@@ -15,7 +15,7 @@ __all__ = ["LONG", "Memo"]
 
 #: Characters of a text that is remembered; a shorter one is read as quickly.
 LONG: Final = 1024
-_MOST: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 20
 
 
 class Memo:
@@ -25,7 +25,7 @@ class Memo:
         max_bytes: total characters of cached texts.
     """
 
-    def __init__(self, max_bytes: int = _MOST) -> None:
+    def __init__(self, max_bytes: int = _MAX_CHARACTERS) -> None:
         self._most, self._size = max_bytes, 0
         self._known: OrderedDict[tuple[str, str], tuple[Any, str]] = OrderedDict()
         self._lock = threading.Lock()

@@ -22,8 +22,8 @@ from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import ClassId, Outcome, Result
 
-_MOST_PODS: Final = 4096
-_MOST_ADDRESSES: Final = 8
+_MAX_PODS: Final = 4096
+_MAX_ADDRESSES: Final = 8
 _UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a class (label {LABEL_QOS}): it has none"
 
 
@@ -68,12 +68,12 @@ class NetworkShares:
     def _shape(
         self, interface: str, classes: tuple[TrafficClass, ...], pods: list[Pod], tally: Tally, force: bool
     ) -> list[Result]:
-        if len(pods) > _MOST_PODS:
-            self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
+        if len(pods) > _MAX_PODS:
+            self._parts.observer.left_out("tc pods", len(pods) - _MAX_PODS)
         shared: list[tuple[Pod, Traffic]] = []
         self._good.only({pod.uid for pod in pods})
         priorities = {qos_class.minor: qos_class.priority for qos_class in classes}
-        for pod in pods[:_MOST_PODS]:
+        for pod in pods[:_MAX_PODS]:
             tally.items += 1
             try:
                 if not tc.minor_of(qos_class(pod.labels)):
@@ -146,7 +146,7 @@ def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     if (pod.get("spec") or {}).get("hostNetwork"):
         return ()
     status = pod.get("status") or {}
-    texts = [text.get("ip") for text in status.get("podIPs") or ()][:_MOST_ADDRESSES] or [status.get("podIP")]
+    texts = [text.get("ip") for text in status.get("podIPs") or ()][:_MAX_ADDRESSES] or [status.get("podIP")]
     addresses = []
     for text in texts:
         try:

@@ -39,19 +39,19 @@ _SHAPES: Final = {
     ANNOTATION_BLOCK_IO: _DISKS,
 }
 #: Labels with a fixed set of values.
-_WORDS: Final = {
+_LABEL_VALUES: Final = {
     LABEL_CORE_POLICY: ("none", "exclusive"),
     pod_class.LABEL_PRIORITY_CLASS: (pod_class.PROD, pod_class.MID, pod_class.BATCH, pod_class.FREE),
     pod_class.LABEL_EVICTABLE: ("true", "false"),
 }
 _NUMBERS: Final = {pod_class.LABEL_PRIORITY: pod_class.INT64, pod_class.ANNOTATION_EVICTION_PRIORITY: pod_class.INT32}
 _POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
-_READ_HERE: Final = frozenset({*_SHAPES, *_WORDS, *_NUMBERS, _POLICY})
+_READ_HERE: Final = frozenset({*_SHAPES, *_LABEL_VALUES, *_NUMBERS, _POLICY})
 #: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
 _RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
 #: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
-_ALIKE: Final = 0.85
-_MOST, _MOST_TEXT = 16, 200
+_MIN_SIMILARITY: Final = 0.85
+_MAX_LINES, _MAX_TEXT = 16, 200
 _memo = Memo()
 
 
@@ -74,7 +74,7 @@ def pod_unread(
     lines = itertools.chain(
         _classes(labels, annotations), keys, words, _inside(annotations), _unread_resources(extended or {})
     )
-    return list(itertools.islice(lines, _MOST))
+    return list(itertools.islice(lines, _MAX_LINES))
 
 
 def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
@@ -90,7 +90,7 @@ def absent_containers(annotations: Mapping[str, str], containers: Collection[str
     existing, has = frozenset(containers), f"; it has {', '.join(containers)}"
     absent = {key: [name for name in names if name not in existing] for key, names in named.items()}
     return lines + [
-        f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
+        f"annotation {key}: the pod has no container {plain(', '.join(names), _MAX_TEXT)}{has}"
         for key, names in absent.items()
         if names
     ]
@@ -99,7 +99,7 @@ def absent_containers(annotations: Mapping[str, str], containers: Collection[str
 def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
     label = labels.get(LABEL_QOS, "")
     if label and not qos_class(labels):
-        shown = plain(label, _MOST_TEXT)
+        shown = plain(label, _MAX_TEXT)
         yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
         yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
@@ -107,14 +107,14 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
 
 def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
     """Values without effect: of labels with fixed values, of numbers, and of features that do not evict."""
-    for key, words in _WORDS.items():
+    for key, words in _LABEL_VALUES.items():
         if (value := _text(labels, key)) and value not in words:
             yield str(Unread.of_word(key, value, words))
     for key, bound in _NUMBERS.items():
         value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
         if value and pod_class.whole_number(value, bound) is None:
             bits = bound.bit_length()
-            yield f'{key}: "{plain(value, _MOST_TEXT)}" is not a whole number of {bits} bits, so it is none'
+            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a whole number of {bits} bits, so it is none'
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):
@@ -142,7 +142,7 @@ def _features(text: str) -> list[str]:
     features = tuple(feature.name for feature in evict.FEATURES)
     wrong = (name for name in named if name not in features)
     complaints = (Unread.of_word(f"annotation {_POLICY}", str(name), features) for name in wrong)
-    return [str(complaint) for complaint, _ in zip(complaints, range(_MOST), strict=False)]
+    return [str(complaint) for complaint, _ in zip(complaints, range(_MAX_LINES), strict=False)]
 
 
 def _keys(annotations: Mapping[str, str], known_keys: frozenset[str]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _lines(key: str, text: str, shape: Any) -> list[str]:
     if key == ANNOTATION_EXTENDED:
         containers = value.get("containers") if isinstance(value, dict) else None
         unread_keys += _resources(containers if isinstance(containers, dict) else {})
-    return [f"annotation {key}: {unread}" for unread in unread_keys[:_MOST]]
+    return [f"annotation {key}: {unread}" for unread in unread_keys[:_MAX_LINES]]
 
 
 def _unread_resources(extended: Mapping[str, ExtendedResources]) -> Iterator[str]:
@@ -183,6 +183,6 @@ def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Ite
         for part in ("requests", "limits") if isinstance(parts, dict) else ():
             amounts = parts.get(part)
             for name in amounts if isinstance(amounts, Mapping) else ():
-                suggestion = "" if name in _RESOURCES else nearest_name(str(name), _RESOURCES, _ALIKE)
+                suggestion = "" if name in _RESOURCES else nearest_name(str(name), _RESOURCES, _MIN_SIMILARITY)
                 if suggestion or (everything and name not in _RESOURCES):
                     yield Unread.of(f"containers.{container}.{part}.{name}", suggestion)

@@ -30,8 +30,8 @@ CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_e
 _CORE_FEATURE: Final = "CORE_SCHED"
 
 #: The maximum number of folders below that of all pods, and their depth: class, pod, container.
-_MOST_FOLDERS: Final = 8192
-_DEEPEST: Final = 3
+_MAX_FOLDERS: Final = 8192
+_MAX_DEPTH: Final = 3
 _log = logging.getLogger("nri.agent")
 
 
@@ -141,8 +141,8 @@ class Reconcile:
         """The folder of all pods and those below it."""
         hierarchies = self._parts.executor.hierarchies
         level = [paths.kube_class_path(paths.GUARANTEED, self._parts.driver)]
-        budget = _MOST_FOLDERS
-        for _ in range(_DEEPEST + 1):
+        budget = _MAX_FOLDERS
+        for _ in range(_MAX_DEPTH + 1):
             yield from level
             budget -= len(level)
             below = (f"{folder}/{name}" for folder in level for name in hierarchies.below(folder, "cpu"))

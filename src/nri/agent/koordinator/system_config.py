@@ -27,7 +27,7 @@ _SWITCHES: Final[Mapping[str, tuple[str, int, int]]] = {
     "pageCacheLimitEnabled": ("mm.pagecache_limit", 0, 1),
 }
 _FACTOR, _FREE = "minFreeKbytesFactor", "vm.min_free_kbytes"
-_LEAST_FREE, _MOST_FREE = 10 << 10, 400 << 10
+_MIN_FREE, _MAX_FREE = 10 << 10, 400 << 10
 SHAPE: Final = Record({_FACTOR: int, **dict.fromkeys(_SWITCHES, int)})
 NAME: Final = "SystemConfig"
 
@@ -64,8 +64,8 @@ def switch_values(system: System, memory: int) -> tuple[dict[str, int], str]:
     if system.free is None:
         return dict(system.values), ""
     kilobytes = (memory >> 10) * system.free // 10_000
-    if not _LEAST_FREE <= kilobytes <= _MOST_FREE:
-        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_LEAST_FREE} to {_MOST_FREE}"
+    if not _MIN_FREE <= kilobytes <= _MAX_FREE:
+        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_MIN_FREE} to {_MAX_FREE}"
         return dict(system.values), why
     return {**system.values, _FREE: kilobytes}, ""
 

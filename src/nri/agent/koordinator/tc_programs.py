@@ -23,10 +23,10 @@ __all__ = ["Ran", "Run", "Shaper", "default_interface", "missing", "run"]
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
 #: As often as that a jump into the chain may be there twice.
-_MOST_JUMPS: Final = 8
+_MAX_JUMPS: Final = 8
 #: How long a program may run, in seconds.
 TIMEOUT_S: Final = 10.0
-_MOST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 
 
 class Ran(NamedTuple):
@@ -57,7 +57,7 @@ def run(argv: Sequence[str], text: str = "") -> Ran:
         return Ran(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
     except OSError as error:
         return Ran(-1, error=f"{argv[0]}: {error.strerror or error}")
-    return Ran(process.returncode, process.stdout, plain(process.stderr.strip(), _MOST_SHOWN))
+    return Ran(process.returncode, process.stdout, plain(process.stderr.strip(), _MAX_SHOWN))
 
 
 def default_interface(root: Root) -> str:
@@ -121,7 +121,7 @@ class Shaper:
         if interface and self._root_of(interface) == ("htb", "1:"):
             results.append(self._tc(interface, "tc.qdisc", "none", ["qdisc", "del", "dev", interface, "root"]))
         if self._iptables("-S", CHAIN).code == 0:
-            for _ in range(_MOST_JUMPS):
+            for _ in range(_MAX_JUMPS):
                 if self._iptables("-D", *_JUMP).code != 0:
                     break
             outcomes = [self._iptables("-F", CHAIN), self._iptables("-X", CHAIN)]

@@ -31,10 +31,10 @@ from nri.text import cut, plain
 
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
-_MOST, _MOST_TEXT = 100, 200
+_MAX_KEYS, _MAX_TEXT = 100, 200
 _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
 #: The similarity of two names that differ by a typing mistake, among names that others define.
-_ALIKE: Final = 0.88
+_MIN_SIMILARITY: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
 _NULL: Final = "it is null, which takes away what it had: its default holds"
 _A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth such as '100M'"
@@ -80,7 +80,7 @@ _ANNOTATIONS: Final = (cpu_normalization.ANNOTATION_RATIO, colocation.ANNOTATION
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
     rows = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
-    return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(rows, range(_MOST), strict=False)]
+    return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(rows, range(_MAX_KEYS), strict=False)]
 
 
 def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
@@ -91,7 +91,7 @@ def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
             values = _table(_table(strategy, name), part)
             for key, why in refused(part, values) if values.get("enable") is not False else ():
                 place = f"resourceQOSStrategy.{name}.{part}.{key}"
-                yield Unread(plain(place, _MOST_TEXT), f"{why}, and Koordinator's manager would refuse it")
+                yield Unread(plain(place, _MAX_TEXT), f"{why}, and Koordinator's manager would refuse it")
 
 
 def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
@@ -107,7 +107,7 @@ def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
                 and isinstance(value, (int, str))
                 and not _share(value)
             ):
-                shown = cut(repr(value), _MOST_TEXT)
+                shown = cut(repr(value), _MAX_TEXT)
                 yield Unread(f"resourceQOSStrategy.{name}.networkQOS.{key}", f"{shown} is neither {_A_SHARE}")
 
 
@@ -137,7 +137,7 @@ def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
     meta = document.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     rows = itertools.chain(_annotations(annotations), colocation.left_out(document))
-    return list(itertools.islice(rows, _MOST))
+    return list(itertools.islice(rows, _MAX_KEYS))
 
 
 def nearly(key: str, known_keys: Collection[str]) -> str:
@@ -145,7 +145,7 @@ def nearly(key: str, known_keys: Collection[str]) -> str:
     if key in known_keys or "koordinator" not in key:
         return ""
     plain_names = {_plain(name): name for name in known_keys}
-    return plain_names.get(nearest_name(_plain(key), plain_names, _ALIKE), "")
+    return plain_names.get(nearest_name(_plain(key), plain_names, _MIN_SIMILARITY), "")
 
 
 def _plain(key: str) -> str:
@@ -168,11 +168,11 @@ def _annotations(annotations: Any) -> Iterator[Unread]:
 def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
     """Yield the keys without effect in a value of a shape; `place` is their prefix."""
     if isinstance(shape, Items) and isinstance(value, list):
-        for number, part in enumerate(value[:_MOST]):
+        for number, part in enumerate(value[:_MAX_KEYS]):
             yield from below(part, shape.shape, f"{place.removesuffix('.')}[{number}].")
     if isinstance(shape, Table) and isinstance(value, dict):
         for key, part in value.items():
-            yield from below(part, shape.values, f"{place}{plain(str(key), _MOST_TEXT)}.")
+            yield from below(part, shape.values, f"{place}{plain(str(key), _MAX_TEXT)}.")
     if isinstance(shape, Word) and isinstance(value, str) and value and value not in shape.words:
         yield Unread.of_word(place.removesuffix("."), value, shape.words)
     if not (isinstance(shape, Record) and isinstance(value, dict)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nri.agent import cgroup_paths as paths
 from nri.agent.cgroup_paths import BEST_EFFORT
@@ -21,7 +21,6 @@ from nri.host.usage import CgroupUsage
 
 __all__ = ["Evictions", "KnobValue", "Pod", "Round", "folder_subject"]
 
-_MOST_CONTAINERS: Final = 256
 _Rules = TypeVar("_Rules")
 
 

@@ -38,8 +38,8 @@ _PODS: Final = "pods"
 #: The name of settings for the whole machine in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
-_MOST_PODS: Final = 4096
-_MOST_ERRORS: Final = 100
+_MAX_PODS: Final = 4096
+_MAX_ERRORS: Final = 100
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 #: Reasons for refused evictions of one pod that are warnings in the log; others are logged as details.
 _MAX_REFUSAL_REASONS: Final = 8
@@ -193,7 +193,7 @@ class Loops:
             *self._rules.errors,
             *(error for group in self._groups.values() for error in (*group.unsupported, *group.errors)),
         )
-        return [plain(text, 200) for text in texts][:_MOST_ERRORS]
+        return [plain(text, 200) for text in texts][:_MAX_ERRORS]
 
     def round(self, reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict; of strategies that are due, or of all if a rule has changed."""
@@ -273,11 +273,11 @@ class Loops:
         reported = set(self._broken.values())
         reported |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in round_.unreadable.items()}
         group.told = self._warn([text for text in round_.errors if text not in reported], group.told)
-        group.unsupported, group.errors = round_.unsupported, round_.errors[:_MOST_ERRORS]
+        group.unsupported, group.errors = round_.unsupported, round_.errors[:_MAX_ERRORS]
 
     def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
         """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
-        now = {_NUMBER.sub("0", text): text for text in errors[:_MOST_ERRORS]}
+        now = {_NUMBER.sub("0", text): text for text in errors[:_MAX_ERRORS]}
         for key, text in now.items():
             if key not in before:
                 _log.warning("%s", plain(text, 400))
@@ -296,7 +296,7 @@ class Loops:
         Pods are converted again only if the source has other objects than last time, because that is expensive.
         """
         parts, every = self._parts, self._parts.pods.pods()
-        listed, excess = every[:_MOST_PODS], max(len(every) - _MOST_PODS, 0)
+        listed, excess = every[:_MAX_PODS], max(len(every) - _MAX_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
         senseless: list[str] = []
@@ -311,7 +311,7 @@ class Loops:
             else:
                 failed(pod.key, pod.problem)
         if excess:
-            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MOST_PODS} pods at most")
+            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MAX_PODS} pods at most")
         self._listed, self._seen = listed, (pods, senseless)
         return self._seen
 

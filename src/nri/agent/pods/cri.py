@@ -34,7 +34,7 @@ _UNKNOWN = "Unknown"
 #: Events that come within this time of one another are one question, in seconds.
 _GATHER_S = 0.05
 #: The maximum number of remembered answers; a node has a few hundred pods.
-_MOST = 20_000
+_MAX_ANSWERS = 20_000
 _Words = TypeVar("_Words", PodInfo, ContainerInfo)
 
 
@@ -184,7 +184,7 @@ def _answers(
     for id_ in ids:
         if id_ in known_answers:
             answers[id_] = known_answers[id_]
-        elif len(answers) < _MOST:
+        elif len(answers) < _MAX_ANSWERS:
             try:
                 answers[id_] = ask(id_)
             except RpcError:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 #: The pause between two looks at the files, in seconds.
 LOOK_S = 1.0
 #: Pods without a uid that are reported one by one: each costs a search for its line.
-_MOST_TOLD = 20
+_MAX_REPORTED_PODS = 20
 
 
 class FilePods(KnownPods):
@@ -64,9 +64,9 @@ class FilePods(KnownPods):
 
     def _tell(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
         """Warn of pods without a uid, once."""
-        texts = [_without_uid(document, pod) for document, pod in without_uid[:_MOST_TOLD]]
-        if len(without_uid) > _MOST_TOLD:
-            texts.append(f"{count(len(without_uid) - _MOST_TOLD, 'more pod')} without a uid, left alone")
+        texts = [_without_uid(document, pod) for document, pod in without_uid[:_MAX_REPORTED_PODS]]
+        if len(without_uid) > _MAX_REPORTED_PODS:
+            texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid, left alone")
         for text in texts:
             if text not in self._told:
                 _log.warning("%s", text)

@@ -27,7 +27,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 #: The exceptions of reading a malformed pod.
-_SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
+_MALFORMED_POD_ERRORS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
@@ -50,7 +50,7 @@ def running(
     for pod in listed:
         try:
             listed_pod = _listed_pod(pod, uids, hierarchies, driver)
-        except _SENSELESS as error:
+        except _MALFORMED_POD_ERRORS as error:
             failed(manifest.key_of(pod), error)
         else:
             if listed_pod.folder:
@@ -63,7 +63,7 @@ def _runs(pod: Mapping[str, Any]) -> bool:
         meta = pod.get("metadata") or {}
         words = (meta.get("annotations") or {}, meta.get("labels") or {})
         return manifest.active(pod) and bool(manifest.uid_of(pod)) and all(isinstance(word, dict) for word in words)
-    except _SENSELESS:
+    except _MALFORMED_POD_ERRORS:
         return False
 
 

@@ -19,7 +19,7 @@ __all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_inf
 
 #: Annotation of a container: the requested CPU quota, and the scaled one that the agent set instead.
 ASKED_QUOTA = "agent.nri/cfs-quota"
-_LONGEST_NUMBER = 19  # digits
+_MAX_DIGITS = 19  # digits
 _CPU_PERIOD_US = 100_000
 #: A pod's folder in an OCI spec: of the pause container, in both drivers' forms.
 _SLICE = re.compile(r"[\w.@-]+\.slice")
@@ -71,7 +71,7 @@ def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
         and scaled == str(quota)
         and requested.isascii()
         and requested.isdecimal()
-        and len(requested) < _LONGEST_NUMBER
+        and len(requested) < _MAX_DIGITS
     ):
         quota = int(requested)
     period = _number(_at(resources, "cpu_period")) or _CPU_PERIOD_US

@@ -80,14 +80,14 @@ def _level(knob: str, value: int = -1) -> _Mechanism:
     return _Mechanism(knob, {knob: value}, {knob: value})
 
 
-_LEAST_SHARES: Final = {SHARES: 2}
+_MIN_SHARES: Final = {SHARES: 2}
 #: The mechanisms by resource: the first one that the kernel has is used. An idle cgroup does not accept shares, so that
 #: a runtime could not update it: that is why containers of an idle pod have few shares instead.
 _MECHANISMS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
     "cpu": (
         _level("cpu.qos_level"),
-        _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _LEAST_SHARES),
-        _Mechanism("", _LEAST_SHARES, _LEAST_SHARES),
+        _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _MIN_SHARES),
+        _Mechanism("", _MIN_SHARES, _MIN_SHARES),
     ),
     "memory": (_level("memory.qos_level"), _Mechanism("", {}, {OOM_SCORE: 1000})),
     "net": (_level(NET_CLASS, 0xFFFF_FFFF),),

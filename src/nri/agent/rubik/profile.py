@@ -129,7 +129,7 @@ _DOMAIN: Final = "volcano.sh/"
 _SWITCHES: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.is_switch))
 _ANNOTATIONS: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.annotation))
 #: Similarity of two names from which one is a misspelling of the other.
-_SIMILARITY: Final = 0.88
+_MIN_SIMILARITY: Final = 0.88
 
 
 def _strategy(row: ServiceRow) -> StrategyRow:
@@ -170,7 +170,7 @@ def unread(
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
-            suggestion = nearest_name(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            suggestion = nearest_name(key, keys, _MIN_SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
             if suggestion:
                 lines.append(str(Unread.of(key, suggestion)))
             if key in keys and key in _SWITCHES and value not in ("true", "false"):

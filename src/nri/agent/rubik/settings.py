@@ -67,7 +67,7 @@ class Agent:
 
     def complain(self) -> None:
         """Raise WrongValue for the first value that is not allowed."""
-        for key, words in _WORDS.items():
+        for key, words in _VALUES_BY_KEY.items():
             if getattr(self, key) not in words:
                 raise WrongValue(
                     key, f'"{getattr(self, key)}" is not one of {", ".join(filter(None, words))}', "use one"
@@ -78,7 +78,7 @@ class Agent:
             raise WrongValue("logDir", f'"{self.logDir}" must be an absolute path', "begin it with /")
 
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_VALUES_BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
     "logDriver": ("", "stdio", "file"),
     "logLevel": ("", "debug", "info", "warn", "error", "stack"),
     "cgroupDriver": ("cgroupfs", "systemd"),
@@ -127,7 +127,7 @@ class Reader:
             if name not in self._rows:
                 problems.append(Problem(path, f'"{name}" is no service', suggest(name, self._rows)))
             elif name in blocks:
-                problems.append(Problem(path, f'"{name}" is there twice', "list it once"))
+                problems.append(Problem(path, f'"{name}" is listed twice', "list it once"))
             else:
                 blocks[name] = None
                 try:

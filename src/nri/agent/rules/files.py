@@ -29,9 +29,9 @@ __all__ = ["FileRules"]
 LOOK_S = 1.0
 #: A key, or the number of an item.
 _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
-_MOST_ODD, _MOST_NAME = 20, 253
+_MAX_ODD, _MAX_NAME = 20, 253
 #: How alike a kind has to be to one of rules; a folder may hold any others.
-_ALIKE = 0.8
+_MIN_SIMILARITY = 0.8
 
 
 class FileRules:
@@ -100,7 +100,7 @@ class FileRules:
         for kind in self._said.keys() - file_by_kind.keys():
             self._store.put(kind, None, self._said[kind])
         self._said, self._refused = file_by_kind, refused
-        lines = [*odd[:_MOST_ODD], *self._foreign(foreign_files, file_by_kind)]
+        lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
             named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._store.kinds.items())
             lines = [f"{self._path}: there are no rules in it: it has no {', no '.join(named)}"]
@@ -115,7 +115,7 @@ class FileRules:
         """The other node that an object belongs to; "" for this node's, or without a node."""
         meta = thing.get("metadata")
         name = meta.get("name") if isinstance(meta, dict) else None
-        return "" if name in (None, "", self._node) else plain(str(name), _MOST_NAME)
+        return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
     def _foreign(self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]) -> Iterator[str]:
         for kind, files in files_by_kind.items():
@@ -127,11 +127,11 @@ class FileRules:
 
 def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     """A line on an object that has no kind, or one that is nearly a kind of rules."""
-    matches = get_close_matches(kind.casefold()[:_MOST_NAME], [kind.casefold() for kind in kinds], 1, _ALIKE)
+    matches = get_close_matches(kind.casefold()[:_MAX_NAME], [kind.casefold() for kind in kinds], 1, _MIN_SIMILARITY)
     if kind and not matches:
         return []
     named = next((kind for kind in kinds if matches and kind.casefold() == matches[0]), "")
-    problem = f"{plain(kind, _MOST_NAME)}: nothing reads it; did you mean {named}?" if kind else "it has no kind"
+    problem = f"{plain(kind, _MAX_NAME)}: nothing reads it; did you mean {named}?" if kind else "it has no kind"
     return [f"{place}: kind: {problem}"]
 
 

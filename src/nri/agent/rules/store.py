@@ -21,11 +21,11 @@ __all__ = ["Problem", "RuleStore"]
 
 _log = logging.getLogger(__name__)
 #: The longest error that is kept, in characters: documents are written by others.
-_MOST_SHOWN = 500
+_MAX_SHOWN = 500
 #: Problems of more sources than that are not kept; a folder of rules may hold any number of bad files.
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 #: Keys without effect that one line of the log has.
-_MOST_UNREAD = 10
+_MAX_UNREAD = 10
 
 Listener = Callable[[frozenset[str]], None]
 
@@ -204,7 +204,7 @@ class RuleStore:
     def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
         """Note the keys without effect; the log has each set of them once."""
         if self._tells and unread and unread != self._unread.get(kind):
-            shown_keys = "; ".join(map(str, unread[:_MOST_UNREAD]))
+            shown_keys = "; ".join(map(str, unread[:_MAX_UNREAD]))
             _log.warning("%s of %s has keys without effect: %s", kind, source, shown_keys)
         self._unread[kind] = unread
 
@@ -214,10 +214,10 @@ class RuleStore:
 
     def _note(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
-        shown = plain(error, _MOST_SHOWN)
+        shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)
         if self._tells and (problem is None or problem.error != shown):
             _log.warning("%s of %s is not used; the last good one stays: %s", kind or "a document", where, shown)
-        if problem is None and len(self._problems) >= _MOST_PROBLEMS:
+        if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return
         self._problems[key] = Problem(kind, where, shown, self._clock() if problem is None else problem.at)

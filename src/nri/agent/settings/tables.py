@@ -29,8 +29,8 @@ __all__ = [
 
 CONTAINERD = "/run/containerd/containerd.sock"
 #: Bytes of a path that a unix socket can have.
-_MOST_PATH = 107
-_MOST_ROUNDS = 1000
+_MAX_PATH = 107
+_MAX_ROUNDS = 1000
 
 
 def check_sockets(table: object, *names: str) -> None:
@@ -39,8 +39,8 @@ def check_sockets(table: object, *names: str) -> None:
         path = str(getattr(table, name))
         if path and not path.startswith("/"):
             raise ValueError(f'{name} "{path}" must be an absolute path')
-        if len(path.encode()) > _MOST_PATH:
-            raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes of a socket path')
+        if len(path.encode()) > _MAX_PATH:
+            raise ValueError(f'{name} "{path}" is longer than the {_MAX_PATH} bytes of a socket path')
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         check_timeouts(self, "interval")
-        if not 1 <= self.evict_after <= _MOST_ROUNDS:
-            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MOST_ROUNDS}", "1 is at once")
+        if not 1 <= self.evict_after <= _MAX_ROUNDS:
+            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MAX_ROUNDS}", "1 is at once")
 
 
 @dataclass(frozen=True, slots=True)

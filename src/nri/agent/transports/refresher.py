@@ -14,7 +14,7 @@ from nri.backoff import Backoff
 __all__ = ["Refresher"]
 
 _log = logging.getLogger(__name__)
-_MOST_TRIES = 5
+_MAX_TRIES = 5
 
 
 class Refresher:
@@ -72,7 +72,7 @@ class Refresher:
             if succeeded:
                 tries = 0
                 self._backoff.reset()
-            elif (tries := tries + 1) < _MOST_TRIES:
+            elif (tries := tries + 1) < _MAX_TRIES:
                 with self._condition:
                     self._condition.wait_for(lambda: self._stopped or self._kubelet_request, self._backoff.ended())
                     self._kubelet_request = True

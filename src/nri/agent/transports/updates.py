@@ -53,7 +53,7 @@ _ROUND_S: Final = 4.0
 #: The part of the time for an answer to a creation in which hooks decide for other containers.
 _SHARE: Final = 0.5
 #: The resources that a kubelet requests.
-_ASKED: Final = (SHARES, QUOTA, MEMORY_LIMIT)
+_REQUESTED_KNOBS: Final = (SHARES, QUOTA, MEMORY_LIMIT)
 _LEFT_OUT: Final = "the runtime took the update and did not set it, so it was written to its file"
 
 
@@ -93,7 +93,7 @@ class RuntimeUpdates:
         #: Writes for other containers, by the container that is being created; not confirmed yet.
         self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
         #: Knobs that are not sent to the runtime, because a later agent reads the kubelet's request from its view.
-        self._asked_for = _ASKED if isinstance(parts.pods, NriPods) else ()
+        self._asked_for = _REQUESTED_KNOBS if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
 
     # -- strategies ---------------------------------------------------------------------------------------------------

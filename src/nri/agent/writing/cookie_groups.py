@@ -13,7 +13,7 @@ __all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "HeldCookie", "Membership"]
 
 #: The cookie of processes without core scheduling.
 NO_COOKIE: Final = 0
-_KEPT_S: Final = 300.0
+_FORGET_AFTER_S: Final = 300.0
 
 
 class Membership(NamedTuple):
@@ -214,6 +214,6 @@ class CookieGroups:
 
     def _forget(self, now: float) -> None:
         """Forget groups and members that were not used for five minutes."""
-        for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _KEPT_S]:
+        for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _FORGET_AFTER_S]:
             del self._seen[(kind, name)]
             (self.entries if kind == "group" else self.members).pop(name, None)

@@ -14,25 +14,25 @@ from nri.api import cpuset
 from nri.host.cgroups.units import Value
 from nri.text import plain
 
-__all__ = ["MOST_CPUS", "cpus", "value_of"]
+__all__ = ["MAX_CPUS", "cpus", "value_of"]
 
 #: Kernels are built for no more.
-MOST_CPUS: Final = 8192
+MAX_CPUS: Final = 8192
 #: A list is no longer than that, in characters; 8192 single numbers are.
-_MOST_TEXT: Final = 1 << 16
+_MAX_TEXT: Final = 1 << 16
 
 
 @lru_cache(maxsize=16)
 def cpus(text: str) -> tuple[frozenset[int], str]:
     """Return the CPUs of a list; for a list that no kernel accepts none, with the reason."""
-    if len(text) > _MOST_TEXT:
+    if len(text) > _MAX_TEXT:
         return frozenset(), f"a list of CPUs of {len(text)} characters"
     try:
         cpu_set = cpuset.parse(text)
     except ValueError as error:
         return frozenset(), plain(str(error))
-    if len(cpu_set) > MOST_CPUS:
-        return frozenset(), f"it names {len(cpu_set)} CPUs; the limit is {MOST_CPUS}"
+    if len(cpu_set) > MAX_CPUS:
+        return frozenset(), f"it names {len(cpu_set)} CPUs; the limit is {MAX_CPUS}"
     return cpu_set, ""
 
 

@@ -35,13 +35,13 @@ _FIELDS: Final = {
 }
 _LISTS: Final = (CPUS, "cpuset.mems")
 #: Knobs that a later agent reads the kubelet's request from, if pods are known by the runtime alone.
-_ASKED: Final = frozenset({SHARES, QUOTA, MEMORY_LIMIT})
+_REQUESTED_KNOBS: Final = frozenset({SHARES, QUOTA, MEMORY_LIMIT})
 #: The last part of a container's cgroup, in which its id is.
 _ID: Final = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
 _CALL_S: Final = 4.0
 _PAUSE_S: Final = 60.0
 #: The maximum number of values remembered as sent.
-_MOST: Final = 20_000
+_MAX_VALUES: Final = 20_000
 
 
 class CriUpdates:
@@ -55,7 +55,7 @@ class CriUpdates:
 
     def __init__(self, socket: str, *, runtime_alone: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._socket, self._now = socket, now
-        self._knobs: Collection[str] = _FIELDS.keys() - (_ASKED if runtime_alone else ())
+        self._knobs: Collection[str] = _FIELDS.keys() - (_REQUESTED_KNOBS if runtime_alone else ())
         self._client: CriClient | None = None
         self._told: dict[tuple[str, str], str] = {}
         self._deaf_until = 0.0
@@ -102,6 +102,6 @@ class CriUpdates:
             self._deaf_until = self._now() + _PAUSE_S
             _log.warning("values are in their cgroups, but not in the view of the runtime: %s", plain(str(error), 200))
             return
-        if len(self._told) >= _MOST:
+        if len(self._told) >= _MAX_VALUES:
             self._told.clear()
         self._told.update(((number, knob), value) for knob, value in values.items())

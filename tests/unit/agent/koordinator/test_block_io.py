@@ -240,7 +240,7 @@ def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) ->
         ),
         (
             (("csi", "pvc-1/mount", "8:1"), ("csi", "pvc-2/mount", "8:16")),
-            "has mounted 2 of claims for the pod, on 2 disks",
+            "has mounted 2 of them, on 2 disks",
         ),
         ((("csi", "pvc-1/mount", "8:1"), ("nfs", "pvc-2", "0:60")), "'pvc-2' is not on a disk"),
     ],

@@ -136,7 +136,7 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
+        ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is listed twice'),
         ("[]", "is not a JSON object"),
         ("{", "rubik.json"),
     ],

@@ -24,7 +24,7 @@ __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
 #: The name of this transport.
 NAME: Final = "standalone"
-_ROOM: Final = "the quota that its containers are created with; with less they could not start"
+_ROOM_REASON: Final = "the quota that its containers are created with; with less they could not start"
 _log = logging.getLogger("nri.agent")
 
 
@@ -165,6 +165,8 @@ def with_room(pod_writes_: Iterable[Write], context: Pod, hierarchies: Hierarchi
     if hierarchy is None or hierarchy.version != 1 or quota is None or quota <= 0:
         return list(pod_writes_)
     return [
-        Write(write.folder, QUOTA, str(quota), _ROOM) if write.knob == QUOTA and 0 < int(write.value) < quota else write
+        Write(write.folder, QUOTA, str(quota), _ROOM_REASON)
+        if write.knob == QUOTA and 0 < int(write.value) < quota
+        else write
         for write in pod_writes_
     ]

@@ -11,7 +11,7 @@ from nri.text import count, plain
 
 __all__ = ["Tally"]
 
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Tally:
         for error in errors:
             self.errors += 1
             if not self.first_error:
-                self.first_error = plain(f"{what}: {error}", _MOST_TEXT)
+                self.first_error = plain(f"{what}: {error}", _MAX_TEXT)
 
     def wrote(self, results: Iterable[Result]) -> None:
         """Count what came of writes."""

@@ -32,9 +32,9 @@ _PODS, _RULES = "pods", "rules"
 #: The name of settings for the node's network in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
-_MOST_PODS: Final = 4096
+_MAX_PODS: Final = 4096
 #: A list with more programs of the host than that is a mistake.
-_MOST_PROGRAMS: Final = 1024
+_MAX_PROGRAMS: Final = 1024
 _log = logging.getLogger("nri.agent")
 
 
@@ -137,10 +137,10 @@ class Standalone:
 
     def _running(self, tally: Tally) -> list[Pod]:
         listed = self._parts.pods.pods()
-        if len(listed) > _MOST_PODS:
-            self._parts.observer.left_out("pods", len(listed) - _MOST_PODS)
+        if len(listed) > _MAX_PODS:
+            self._parts.observer.left_out("pods", len(listed) - _MAX_PODS)
         hierarchies, driver = self._parts.executor.hierarchies, self._parts.driver
-        return list(running(listed[:_MOST_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
+        return list(running(listed[:_MAX_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
 
     def _poke(self, *reasons: str) -> None:
         for worker in self._workers:
@@ -161,9 +161,9 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
     except ValueError as error:
         tally.failed("host applications", [error])
         return
-    if len(listed) > _MOST_PROGRAMS:
-        parts.observer.left_out("host applications", len(listed) - _MOST_PROGRAMS)
-    for context in islice(listed, _MOST_PROGRAMS):
+    if len(listed) > _MAX_PROGRAMS:
+        parts.observer.left_out("host applications", len(listed) - _MAX_PROGRAMS)
+    for context in islice(listed, _MAX_PROGRAMS):
         try:
             _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
         except Exception as error:  # noqa: BLE001  one entry of a list must not cost the others theirs
