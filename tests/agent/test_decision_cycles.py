@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Node
 from nri.agent.model import Container, Pod

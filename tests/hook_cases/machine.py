@@ -16,12 +16,12 @@ from typing import Any, Self
 from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.hooks import decide
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.model import Changes
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.store import RuleStore

@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.rubik import counting, cpi, dyn_cache
+from nri.agent.rubik import cpi, dyn_cache
+from nri.agent.rubik import event_counts as counting
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.host import Unsupported
 from nri.host.perf import Event

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.loops import Loops
 from nri.agent.loops.evictor import Evictor
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Resctrl, Write
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.rubik import PROFILE
 from nri.agent.rubik.settings import KIND

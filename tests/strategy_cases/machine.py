@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.documents import NodeSlo
 from nri.agent.koordinator.evict import BatchCpu
 from nri.agent.koordinator.host_application import context_of
@@ -26,7 +26,7 @@ from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample, Sampler, Used
 from nri.agent.loops.strategy import Strategy
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.pods.source import Known

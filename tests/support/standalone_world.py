@@ -16,12 +16,12 @@ from nri import host
 from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.network import Network
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.tc_programs import Ran, Shaper
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile

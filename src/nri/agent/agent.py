@@ -20,10 +20,10 @@ from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor, RuntimeView
-from nri.agent.explain import History
-from nri.agent.foreign import refuse
+from nri.agent.history import History
 from nri.agent.model import Subject
-from nri.agent.observe import Observer, PublicMetrics
+from nri.agent.observer import Observer, PublicMetrics
+from nri.agent.other_agents import refuse
 from nri.agent.ownership import check, check_apart
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource

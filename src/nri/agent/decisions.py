@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from nri.agent.cgroup_paths import kube_class_of
 from nri.agent.executor import Context, Executor
-from nri.agent.explain import PREVIEW, History
+from nri.agent.history import PREVIEW, History
 from nri.agent.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
 from nri.agent.model import (
     NO_CHANGES,
@@ -27,7 +27,7 @@ from nri.agent.model import (
     Pod,
     Subject,
 )
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.host import Result

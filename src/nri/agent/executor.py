@@ -27,11 +27,11 @@ from nri.agent.model import (
     pod_writes,
     writes,
 )
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling
 from nri.agent.writing.cpus import value_of
-from nri.agent.writing.pending import Pending
+from nri.agent.writing.pending_writes import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand, expand_slice

@@ -15,7 +15,7 @@ from nri import host
 from nri.agent import cgroup_paths as paths
 from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import class_of, subject_of, values_of
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.hooks import CREATE, RUN_POD, decide
 from nri.agent.model import MEMORY_LIMIT, Container, Pod
 from nri.agent.pods import manifest

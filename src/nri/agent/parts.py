@@ -8,8 +8,8 @@ from nri import host
 from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
-from nri.agent.observe import Observer
+from nri.agent.history import History
+from nri.agent.observer import Observer
 from nri.agent.pods import PodSource
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore

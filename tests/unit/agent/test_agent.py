@@ -19,8 +19,8 @@ import pytest
 
 from nri.agent import agent as module
 from nri.agent.agent import Agent, Agents
-from nri.agent.foreign import ForeignAgentError
 from nri.agent.model import Container, Pod, Subject
+from nri.agent.other_agents import ForeignAgentError
 from nri.agent.ownership import KnobConflict
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings

@@ -25,7 +25,7 @@ from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
 from nri.agent.model import QUOTA, Changes, Container, Pod, Resources, Write, pod_writes, writes
 from nri.agent.parts import Parts
-from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
 from nri.errors import NriError
 from nri.host import Outcome, Result
 from nri.text import plain

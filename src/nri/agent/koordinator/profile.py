@@ -39,8 +39,8 @@ from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
 from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
-from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
-from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.koordinator.unread_keys import unread, unread_annotations
+from nri.agent.koordinator.unread_pod_keys import absent_containers, pod_unread
 from nri.agent.model import HookError, HostApplication, Pod
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
 from nri.kube.shapes import Record, Table, fit

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nri.agent.executor import ValueWriter
-from nri.agent.explain import PREVIEW
+from nri.agent.history import PREVIEW
 from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round

@@ -28,7 +28,7 @@ from nri.agent.loops.round import Round
 from nri.agent.model import Pod, Write
 from nri.agent.pods import manifest
 from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.counting import Counting
+from nri.agent.rubik.event_counts import Counting
 from nri.agent.rubik.pods import limit_of
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod, Resctrl
-from nri.agent.rubik.counting import Counting
+from nri.agent.rubik.event_counts import Counting
 from nri.agent.rubik.pods import PREEMPTIBLE, offline
 from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings

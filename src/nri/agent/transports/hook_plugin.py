@@ -28,9 +28,9 @@ from nri.agent.model import NO_CHANGES, QUOTA, Changes, Container, Pod, Resource
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.transports import contexts, messages, translation
-from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
 from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
-from nri.agent.transports.reapply import Reapply
+from nri.agent.transports.reapplication import Reapply
 from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
 from nri.agent.transports.updates import RuntimeUpdates

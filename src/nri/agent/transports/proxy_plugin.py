@@ -17,7 +17,7 @@ from nri.agent import cgroup_paths as paths
 from nri.agent.model import NO_CHANGES, Resources
 from nri.agent.parts import Parts
 from nri.agent.transports import contexts
-from nri.agent.transports.clear_cpus import clears_cpus
+from nri.agent.transports.cpu_clearing import clears_cpus
 from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
 from nri.agent.transports.inventory import InventoryEntry
 from nri.api import messages as m

@@ -35,7 +35,7 @@ from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.transports import messages, translation
 from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
-from nri.agent.transports.reapply import PORTION
+from nri.agent.transports.reapplication import PORTION
 from nri.agent.writing.cpus import value_of
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, NriError

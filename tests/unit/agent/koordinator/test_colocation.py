@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.agent.koordinator import colocation
-from nri.agent.koordinator.unread import unread_annotations
+from nri.agent.koordinator.unread_keys import unread_annotations
 
 
 def node(labels: dict[str, Any] | None = None, own: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from nri.agent.koordinator.documents import DEFAULTS
 from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.koordinator.unread import unread
+from nri.agent.koordinator.unread_keys import unread
 
 STRATEGY, THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
 ON = {"enable": True}

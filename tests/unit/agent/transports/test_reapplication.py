@@ -18,7 +18,7 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.model import Resources
 from nri.agent.parts import Parts
-from nri.agent.transports import reapply
+from nri.agent.transports import reapplication as reapply
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.translation import ASKED_QUOTA
 from nri.api import messages as m

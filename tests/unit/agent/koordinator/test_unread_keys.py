@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.agent.koordinator.documents import DEFAULTS
-from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.koordinator.unread_keys import unread, unread_annotations
 
 THRESHOLD = "resourceUsedThresholdWithBE"
 SATISFACTION = ("cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.model import Changes
-from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
 from nri.host import Outcome
 from tests.support import agents
 from tests.support.host_trees import v1, v2

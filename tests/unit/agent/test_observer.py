@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nri.agent.observe import METRICS, Observer
+from nri.agent.observer import METRICS, Observer
 from nri.host import Outcome, Result
 from tests.support.scrape import scrape
 

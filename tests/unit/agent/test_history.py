@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.model import Subject
 from nri.host import Outcome, Result
 from tests.support.agents import Clock

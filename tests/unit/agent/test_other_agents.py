@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.foreign import ForeignAgentError, find, refuse
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.other_agents import ForeignAgentError, find, refuse
 from nri.host import Root
 from tests.support.host_trees import write_files
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nri.agent.model import Write
-from nri.agent.writing.pending import Pending
+from nri.agent.writing.pending_writes import Pending
 from tests.support.agents import Clock
 
 

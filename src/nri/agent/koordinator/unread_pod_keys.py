@@ -20,7 +20,7 @@ from nri.agent.koordinator.memory_qos import ANNOTATION_MEMORY
 from nri.agent.koordinator.memory_qos import POD_SHAPE as _MEMORY
 from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
 from nri.agent.koordinator.oom_score_adj import ANNOTATION_OOM_SCORES
-from nri.agent.koordinator.unread import below, nearly
+from nri.agent.koordinator.unread_keys import below, nearly
 from nri.agent.model import ExtendedResources
 from nri.api.cpuset import parse as parse_cpus
 from nri.config.syntax import parse_json

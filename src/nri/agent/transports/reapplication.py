@@ -19,7 +19,7 @@ from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, Pod, Resources, Set
 from nri.agent.ownership import Level
 from nri.agent.parts import Parts
 from nri.agent.transports import translation
-from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
 from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError

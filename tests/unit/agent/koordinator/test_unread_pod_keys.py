@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.pod_unread import absent_containers
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.unread_pod_keys import absent_containers
 from nri.agent.model import ExtendedResources
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
