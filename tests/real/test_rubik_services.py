@@ -161,7 +161,7 @@ def test_an_offline_pod_goes_when_an_online_one_waits_for_cpu(services: Callable
     node.overwrite(web, "cpu.cfs_quota", "5000" if node.hierarchies.mode != "v2" else "5000 100000")
     told = node.told()
     if "unsupported here" in told:
-        assert "psi: no pod goes for cpu" in told
+        assert "psi: no pod is evicted for cpu" in told
         return
     node.until(lambda: bool(node.asked.pods))
     assert node.asked.pods == [node.pods[0]["metadata"]["uid"]]

@@ -177,7 +177,7 @@ def _check(folder: Path, case: Json, expected: Json) -> Json:
 
 
 def _unknown(world: CaseWorld) -> bool:
-    return any("no pod goes: unsupported here" in problem for problem in world.problems)
+    return any("no pod is evicted: unsupported here" in problem for problem in world.problems)
 
 
 def _evict_by_server(folder: Path, refuses: str, run: Callable[[Evictor], CaseWorld]) -> Json:

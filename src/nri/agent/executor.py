@@ -46,7 +46,7 @@ _MAX_PROCESSES: Final = 4096
 _MAX_DEPTH: Final = 4
 #: Processes are listed again while new ones appear, because a fork inherits the score that its parent had before.
 _ROUNDS: Final = 3
-_NO_KNOB: Final = "there is no knob of this name"
+_NO_KNOB: Final = "unknown knob"
 _RUNTIMES: Final = "only a runtime sets it"
 
 

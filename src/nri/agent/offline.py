@@ -115,7 +115,7 @@ def _shaped(document: Document, pod: dict[str, Any]) -> dict[str, Any]:
 
 def no_pods(path: str) -> ConfigError:
     """The error for a file or folder without pods."""
-    return ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
+    return ConfigError(path, "", "no pod found", 'a document with "kind: Pod"')
 
 
 def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str, Any]], list[str]]:

@@ -57,14 +57,14 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
 def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
     """Log which settings an agent has, and what of them has no effect."""
     config = loaded.settings
-    files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml"
+    files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
     whose = f" of profile {config.profile} at {config.socket}" if several else ""
     _log.info("settings%s: %s", whose, files)
     for note in loaded.notes:
         _log.warning("%s", note)
     for kind, source in (("rules", config.rules), ("pods", config.pods)):
         if source.source == "files" and not source.path.exists():
-            _log.warning("there are no %s until there is %s (%s.path)", kind, source.path, kind)
+            _log.warning("no %s until %s exists (%s.path)", kind, source.path, kind)
 
 
 def log_pending_parts(agent: Agent | Agents) -> None:

@@ -143,7 +143,7 @@ def test_a_file_without_a_pod_is_a_finding(settings: AgentSettings, tmp_path: Pa
     (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
     outcome = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "rules.yaml"))
     (finding,) = outcome.findings
-    assert (finding.where, finding.problem, code(outcome)) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
+    assert (finding.where, finding.problem, code(outcome)) == (str(tmp_path / "rules.yaml"), "no pod found", 1)
 
 
 def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def test_a_value_for_each_device_is_written(root: Root) -> None:
     good, bad = executor.write([Write(POD, "io.read_bps", "", "", limits), Write(POD, "no.knob", "", "", limits)])
     assert good.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
     assert text(root, "blkio", POD, "blkio.throttle.read_bps_device") == f"8:0 {1 << 20}"
-    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, "there is no knob of this name")
+    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, "unknown knob")
 
 
 @pytest.mark.parametrize("knob", ["rdt_class", "cpu.realtime_period", "unified.memory.reclaim"])

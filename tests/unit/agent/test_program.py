@@ -62,7 +62,7 @@ def test_a_file_that_is_not_there_is_told_at_the_start(
     with pytest.raises(NriError):
         program.run(loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert messages == [f"there are no {absent} until there is {paths[absent]} ({absent}.path)"]
+    assert messages == [f"no {absent} until {paths[absent]} exists ({absent}.path)"]
 
 
 def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:

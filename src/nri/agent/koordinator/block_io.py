@@ -176,7 +176,7 @@ _MAX_DISKS: Final = 64
 def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
     disks = tuple(parse({**json_object(text), "enable": True}))
     if len(disks) > _MAX_DISKS:
-        raise ValueError(f"it names {len(disks)} disks; the limit is {_MAX_DISKS}")
+        raise ValueError(f"{len(disks)} disks; the limit is {_MAX_DISKS}")
     return disks
 
 

@@ -88,7 +88,8 @@ def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
         text = _texts(node, "labels").get(label)
         if text is not None and _percent(text) is None:
             yield Unread(
-                f"label {label}", f"{plain(text, 80)!r} is no ratio such as 0.7: Koordinator's manager leaves it out"
+                f"label {label}",
+                f"{plain(text, 80)!r} is not a ratio (example: 0.7): Koordinator's manager ignores it",
             )
     if _node_strategy(node) is None:
         yield Unread(f"annotation {ANNOTATION_STRATEGY}", "not a JSON object: Koordinator's manager ignores it")

@@ -411,7 +411,9 @@ class CpuBurst(Strategy):
         self._pool = self.pool(round_)
         for pod in round_.pods:
             if not pod_class.cpu_burstable(pod.manifest):
-                unchanged[pod.uid] = {"": f"pods of class {qos_class(pod.labels)} share no CPUs, and so have no burst"}
+                unchanged[pod.uid] = {
+                    "": f"pods of class {qos_class(pod.labels)} have no burst: they do not share CPUs"
+                }
                 continue
             config = POD_BURST.in_round(round_, pod)
             ids = {container.id for container in pod.containers}

@@ -29,7 +29,7 @@ _EPSILON: Final = 0.01
 def ratio_of(node: Any) -> float:
     """Read the ratio of a node; -1 without one. Raises ValueError unless it is a positive number."""
     if not isinstance(node, dict) or not node:
-        raise ValueError("there is no Node document")
+        raise ValueError("no Node document")
     text = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_RATIO)
     if text is None:
         return NO_RATIO

@@ -61,7 +61,7 @@ _STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT3
 def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
     """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
     if not isinstance(topology, dict):
-        raise ValueError("there is no NodeResourceTopology")  # noqa: TRY004  (a bad source, not a bad call)
+        raise ValueError("no NodeResourceTopology document")  # noqa: TRY004  (a bad source, not a bad call)
     annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
     system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
     system_cpus = system.get("cpuset", "")
@@ -204,7 +204,7 @@ def host_application(context: HostApplication, rule: CpusetRule | None) -> Decis
 def _quota(annotations: Mapping[str, str], keep_quota: bool) -> Decision:
     if keep_quota or not _status(annotations).get("cpuset"):
         return _NO_DECISION
-    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota beside CPUs of its own")
+    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota with exclusive CPUs")
 
 
 def _status(annotations: Mapping[str, str]) -> dict[str, Any]:

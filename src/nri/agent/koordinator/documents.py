@@ -373,5 +373,5 @@ def json_object(text: str) -> dict[str, Any]:
     """Return the object that a JSON text is. Raises ValueError."""
     document = parse_json(text)
     if not isinstance(document, dict):
-        raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
+        raise ValueError("not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
     return document

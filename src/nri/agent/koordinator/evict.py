@@ -129,7 +129,7 @@ def idle(feature: Feature, thresholds: Thresholds) -> str:
     accepted = "from the lower one to 99, and the lower one from 1 to 60"
     if feature.how != "satisfaction":
         accepted = "0 or more, and the lower one below it"
-    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense: it is {accepted}"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} is not valid: it must be {accepted}"
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
@@ -452,7 +452,7 @@ class Evict(Strategy):
         average = BatchCpu(*(sum(values) / len(samples) for values in zip(*samples, strict=True)))
         need = satisfaction_release(average, sample, rule.keys)
         share = int(100 * sample.limit / sample.request) if sample.request else 100
-        return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
+        return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they request"
 
     def batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
         """Return the CPU of all batch pods together, by the node's policy; None while unknown."""
@@ -574,7 +574,7 @@ def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, in
     del requests[""]
     need = allocatable_release(feature, requests, allocatable, keys)
     shown = ", ".join(f"{requests[name]} of {allocatable.get(name, 0)} {name}" for name in need)
-    return need, f"pods ask for {shown}"
+    return need, f"pods request {shown}"
 
 
 def _batch_milli(pod: Pod, maximum: int) -> int:
@@ -607,12 +607,12 @@ def _row(name: str, what: str, strategy: str) -> StrategyRow:
 STRATEGIES: Final = (
     _row("BECPUEvict", "batch pods that get too little CPU are evicted", _CPU),
     _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", _CPU),
-    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", _CPU),
+    _row("CPUAllocatableEvict", "batch and mid pods that request more CPU than is allocatable are evicted", _CPU),
     _row("BEMemoryEvict", "batch pods are evicted when memory runs short", _MEMORY),
     _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", _MEMORY),
     _row(
         "MemoryAllocatableEvict",
-        "batch and mid pods that ask for more memory than there is for them are evicted",
+        "batch and mid pods that request more memory than is allocatable are evicted",
         _MEMORY,
     ),
 )

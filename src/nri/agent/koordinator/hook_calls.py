@@ -37,7 +37,7 @@ TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
 MAX_ENTRIES = 4096
-_NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
+_NO_WORD = "Koordinator's hook protocol cannot express it; use NRI, directly or behind a proxy"
 
 Fields = dict[str, Any]
 _Key = TypeVar("_Key")

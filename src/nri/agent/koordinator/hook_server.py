@@ -180,7 +180,7 @@ def _answering(calls: HookCalls, stage: str, method: Method) -> Callable[[Messag
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
         except Exception:  # a bug of the agent: log the traceback
             log.exception("%s failed", stage)
-            context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; its log says how")
+            context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; see its log")
         raise AssertionError("abort always raises")
 
     return answer

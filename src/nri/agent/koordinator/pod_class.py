@@ -163,7 +163,7 @@ def never_evicted(pod: PodManifest) -> str:
     if spec.get("priorityClassName") in _CRITICAL_NAMES or (number or 0) >= _CRITICAL:
         return "it is critical to the system"
     if number is None and _labels(pod).get(LABEL_PRIORITY_CLASS) not in _RANGES:
-        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS} says it"
+        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS}"
     return ""
 
 

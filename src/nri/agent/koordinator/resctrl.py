@@ -263,7 +263,7 @@ class ClassResctrl(Strategy):
             return
         if cache is None:
             round_.cannot(
-                CLASS_NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches"
+                CLASS_NAME, "no class gets a separate part of the cache", "the machine cannot partition its caches"
             )
             return
         for group, key in GROUPS.items():

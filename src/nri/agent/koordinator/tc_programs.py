@@ -138,7 +138,7 @@ class Shaper:
     def _discipline(self, plan: Plan) -> Result:
         root = self._root_of(plan.interface)
         if root is None:
-            reason = f"there is no interface {plan.interface!r}, or tc may not look at it"
+            reason = f"interface {plan.interface!r} not found, or tc may not read it"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
         if root == ("htb", "1:"):
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.UNCHANGED)

@@ -36,8 +36,8 @@ _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
 #: The similarity of two names that differ by a typing mistake, among names that others define.
 _MIN_SIMILARITY: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
-_NULL: Final = "it is null, which takes away what it had: its default holds"
-_A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth such as '100M'"
+_NULL: Final = "it is null, which removes it: the default applies"
+_A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth, for example '100M'"
 #: Keys that only other programs read, and why this agent does not.
 _ELSEWHERE: Final = {
     **dict.fromkeys(

@@ -100,9 +100,9 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
     label = labels.get(LABEL_QOS, "")
     if label and not qos_class(labels):
         shown = plain(label, _MAX_TEXT)
-        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
+        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; use one of {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
-        yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
+        yield f"{LABEL_QOS}: without effect as an annotation; set it as a label"
 
 
 def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _features(text: str) -> list[str]:
     except ValueError:
         named = None
     if not isinstance(named, list):
-        return [f"annotation {_POLICY}: it is not a list of features, so none evicts the pod"]
+        return [f"annotation {_POLICY}: not a list of features, so none evicts the pod"]
     features = tuple(feature.name for feature in evict.FEATURES)
     wrong = (name for name in named if name not in features)
     complaints = (Unread.of_word(f"annotation {_POLICY}", str(name), features) for name in wrong)

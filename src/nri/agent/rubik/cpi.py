@@ -338,7 +338,7 @@ class Cpi(Service):
         current = {write.folder: round_.read(write.folder, _QUOTA) for write in writes}
         quotas = {folder: quota for folder, quota in current.items() if isinstance(quota, int)}
         if len(quotas) < len(writes):
-            round_.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, and it is not limited")
+            round_.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, so it is not limited")
             return
         self.limited[pod.uid] = _Limit(until, quotas)
         reason = "it disturbs an online pod, as cycles per instruction say"

@@ -118,7 +118,7 @@ class Evict(Service):
         remaining_s, above, needed = self._cooldown.remaining_s(now), self._rounds_above, self._rounds_until_eviction
         progress = f"{above} of {needed} rounds above it" if 0 < above < needed else ""
         return "; ".join(
-            filter(None, (self._readings, progress, f"none goes for {remaining_s:.0f} s more" if remaining_s else ""))
+            filter(None, (self._readings, progress, f"no eviction for {remaining_s:.0f} s more" if remaining_s else ""))
         )
 
     def changed(self) -> None:
@@ -144,7 +144,7 @@ class Evict(Service):
         for _ in range(_MAX_ATTEMPTS):
             chosen = victim(remaining, self.use(due.resource, round_.sample.cpus))
             if chosen is None:
-                round_.errors.append(f"{self.name}: {due.reason}, and there is no offline pod whose use is known")
+                round_.errors.append(f"{self.name}: {due.reason}, but the use of no offline pod is known")
                 return
             if round_.evict(pods[chosen.uid][0], self.name, due.reason):
                 self._asked[chosen.uid] = now

@@ -141,7 +141,7 @@ class IoLimit(Service):
                     if limits or unclear:
                         limited[place] = frozenset(limits) | unclear
                     if limits or removed:
-                        reason = f"annotation {ANNOTATION}" if limits else "it is no longer asked for"
+                        reason = f"annotation {ANNOTATION}" if limits else "it is no longer requested"
                         subject = pod.subject(container.name)
                         round_.values.append(KnobValue(subject, *place, "", NAME, reason, {**removed, **limits}))
         self._limited_disks = limited

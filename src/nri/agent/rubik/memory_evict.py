@@ -45,7 +45,7 @@ class MemoryEvict(Evict):
         try:
             used = memory_percent(round_.sample.sizes)
         except ValueError as error:
-            round_.cannot(self.name, "no pod goes", round_.sample.no_memory or str(error))
+            round_.cannot(self.name, "no pod is evicted", round_.sample.no_memory or str(error))
             return None
-        self._readings = f"{used:.0f} % of the node's memory are in use, from {self.block.threshold} % on one goes"
+        self._readings = f"{used:.0f} % of the node's memory is in use; eviction starts at {self.block.threshold} %"
         return Due("memory", self._readings) if used >= self.block.threshold else None

@@ -264,7 +264,7 @@ class Preemption(Service):
         subjects = {pod.folder: pod.subject() for pod in round_.pods}
         subjects |= {c.folder: pod.subject(c.name) for pod in round_.pods for c in pod.containers}
         for folder, size in {**dict.fromkeys(self._protected_cgroups, 0), **sizes}.items():
-            reason = "asked for by online pods" if folder in sizes else "no online pod asks for it any more"
+            reason = "requested by online pods" if folder in sizes else "no online pod requests it any more"
             subject = subjects.get(folder) or folder_subject(folder)
             round_.set(subject, folder, _LOW, size, NAME, reason)
         self._protected_cgroups = frozenset(folder for folder, size in sizes.items() if size)

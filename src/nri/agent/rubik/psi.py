@@ -58,7 +58,7 @@ class PsiEvict(Evict):
         waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
         threshold = self.block.avg10threshold
         worst = ", ".join(f"{max(percents):g} % for {resource}" for resource, percents in waits.items() if percents)
-        self._readings = f"online pods wait {worst}, above {threshold:g} % one goes" if worst else ""
+        self._readings = f"online pods wait {worst}; eviction starts above {threshold:g} %" if worst else ""
         resource = pressed(self.block.resource, waits, threshold)
         if not resource:
             return None
@@ -75,6 +75,6 @@ class PsiEvict(Evict):
             except (OSError, ValueError):
                 continue
             if isinstance(pressure, Unsupported):
-                round_.cannot(self.name, f"no pod goes for {resource}", pressure.reason)
+                round_.cannot(self.name, f"no pod is evicted for {resource}", pressure.reason)
             elif pressure.some is not None:
                 yield pressure.some.avg10

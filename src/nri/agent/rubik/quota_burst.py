@@ -127,7 +127,7 @@ class QuotaBurst(Service):
         for cgroup, name in names.items() if burst_us is not None else ():
             if reason := refusal(burst_us or 0, quotas[cgroup], round_.sample.cpus):
                 round_.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {reason}")
-        reason = f"annotation {ANNOTATION}" if burst_us is not None else "it is no longer asked for"
+        reason = f"annotation {ANNOTATION}" if burst_us is not None else "it is no longer requested"
         for write in writes(pod, burst_us or 0, quotas.__getitem__, round_.sample.cpus):
             if write.folder in cgroups or write.folder not in names:
                 subject = pod.subject(names.get(write.folder, ""))

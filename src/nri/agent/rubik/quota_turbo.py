@@ -514,7 +514,7 @@ class QuotaTurbo(Service):
             quota = turbo.remove(folder)
             reading = _reading(round_, folder)
             if now is None and reading is not None and quota is not None:
-                quotas.change(folder, reading.quota, quota, before, "it is no longer asked for")
+                quotas.change(folder, reading.quota, quota, before, "it is no longer requested")
 
     def _take(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
         """Manage a container."""

@@ -261,9 +261,9 @@ def _settings(agent: Agent, services: Iterable[str], name: str) -> dict[str, Any
 def _without_effect(agent: Agent) -> list[str]:
     notes = []
     if agent.logDriver == "file":
-        notes.append("agent.logDriver: without effect, for this agent logs to standard error")
+        notes.append("agent.logDriver: without effect, because this agent logs to standard error")
     if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
-        notes.append(f"agent.cgroupRoot: without effect, for it does not end with {_CGROUPS}: say root instead")
+        notes.append(f"agent.cgroupRoot: without effect, because it does not end with {_CGROUPS}: set root instead")
     return notes
 
 

@@ -103,7 +103,7 @@ class FileRules:
         lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
             named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._store.kinds.items())
-            lines = [f"{self._path}: there are no rules in it: it has no {', no '.join(named)}"]
+            lines = [f"{self._path}: no rules found: it has no {', no '.join(named)}"]
         self._store.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:

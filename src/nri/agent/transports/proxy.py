@@ -96,7 +96,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         with self._lock:
             session, problem = self._session, self._problem
         if session is None or session.stage != "ready":
-            return False, problem or "the agent is not connected to its own proxy yet"
+            return False, problem or "the agent is not connected to its proxy yet"
         if not proxy.listening:
             return False, "the kubelet is not let in yet"
         where = f"{proxy.settings.listen}, before {proxy.runtime}"
@@ -113,7 +113,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         )
         self._thread.start()
         if not adaptation.ready([self.label], ADMIT_S):
-            _log.warning("mode proxy: the agent is not connected to its own proxy: %s", self._problem or "it is late")
+            _log.warning("mode proxy: the agent is not connected to its proxy: %s", self._problem or "it is late")
 
     def _connect(self, adaptation: Adaptation) -> None:
         backoff = self._backoff()

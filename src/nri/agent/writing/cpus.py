@@ -32,7 +32,7 @@ def cpus(text: str) -> tuple[frozenset[int], str]:
     except ValueError as error:
         return frozenset(), plain(str(error))
     if len(cpu_set) > MAX_CPUS:
-        return frozenset(), f"it names {len(cpu_set)} CPUs; the limit is {MAX_CPUS}"
+        return frozenset(), f"{len(cpu_set)} CPUs; the limit is {MAX_CPUS}"
     return cpu_set, ""
 
 

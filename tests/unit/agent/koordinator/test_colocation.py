@@ -65,7 +65,7 @@ def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, valu
 def test_a_ratio_that_is_none_is_told(text: str) -> None:
     label = "node.koordinator.sh/memory-reclaim-ratio"
     (actual,) = unread_annotations(node({label: text}))
-    assert str(actual) == f"label {label}: '{text}' is no ratio such as 0.7: Koordinator's manager leaves it out"
+    assert str(actual) == f"label {label}: '{text}' is not a ratio (example: 0.7): Koordinator's manager ignores it"
     assert colocation.of_node({}, node({label: text})) == {}
 
 

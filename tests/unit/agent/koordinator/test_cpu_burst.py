@@ -197,7 +197,7 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
     world = world_of(tmp_path, qos=n.LSR, policy="auto")
     world.loop()
     assert world.loops.unchanged("ls") == [
-        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR share no CPUs, and so have no burst"}
+        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR have no burst: they do not share CPUs"}
     ]
 
 

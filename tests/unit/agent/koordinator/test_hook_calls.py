@@ -192,7 +192,7 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
     assert account is not None
     rows = {row["name"]: (row["outcome"], row["container"]) for row in account["writes"]}
     assert rows["mount /usr/local/vgpu/libvgpu.so"] == ("unsupported", "app")
-    assert all("hook protocol has no word" in row["reason"] for row in account["writes"])
+    assert all("hook protocol cannot express" in row["reason"] for row in account["writes"])
 
 
 def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root: Root) -> None:
@@ -213,7 +213,7 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
 
 
 def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_calls, "MOST", 3)
+    monkeypatch.setattr(hook_calls, "MAX_ENTRIES", 3)
     calls = HookCalls(parts(root))
     for number in range(5):
         meta = {**META, "uid": f"uid{number}"}

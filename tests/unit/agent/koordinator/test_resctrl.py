@@ -197,4 +197,4 @@ def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_fo
 def test_a_machine_that_cannot_share_out_its_caches_is_told(tmp_path: Path) -> None:
     loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(LoopWorld(tmp_path), BE_THIRD)
     loop.round(moment)
-    assert not moment.groups and "cannot share out its caches" in next(iter(moment.unsupported))
+    assert not moment.groups and "cannot partition its caches" in next(iter(moment.unsupported))

@@ -41,15 +41,15 @@ REFUSE = "Koordinator's manager would refuse it"
             {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
             (
                 f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
-                "memoryEvictLowerPercent 70 makes no sense: it is 0 or more, and the lower one below it"
+                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the lower one below it"
             ),
         ),
         (
             {THRESHOLD: {"enable": True, **dict.fromkeys(SATISFACTION, 100)}},
             (
                 f"{THRESHOLD}.cpuEvictBESatisfactionUpperPercent: cpuEvictBESatisfactionUpperPercent 100 with "
-                "cpuEvictBESatisfactionLowerPercent 100 makes no sense: it is from the lower one to 99, and the lower "
-                "one from 1 to 60"
+                "cpuEvictBESatisfactionLowerPercent 100 is not valid: it must be from the lower one to 99, and the "
+                "lower one from 1 to 60"
             ),
         ),
         (
@@ -96,14 +96,14 @@ REFUSE = "Koordinator's manager would refuse it"
             {"resourceQOSStrategy": {"lsClass": {"networkQOS": {"enable": True, "egressRequest": "50%"}}}},
             (
                 "resourceQOSStrategy.lsClass.networkQOS.egressRequest: '50%' is neither a percentage from 0 to 100 "
-                "nor a bandwidth such as '100M'"
+                "nor a bandwidth, for example '100M'"
             ),
         ),
         (
             {"resourceQOSStrategy": {"beClass": {"networkQOS": {"enable": True, "egressLimit": 101}}}},
             (
                 "resourceQOSStrategy.beClass.networkQOS.egressLimit: 101 is neither a percentage from 0 to 100 "
-                "nor a bandwidth such as '100M'"
+                "nor a bandwidth, for example '100M'"
             ),
         ),
     ],
@@ -144,7 +144,7 @@ def test_null_takes_away_what_it_stands_for(place: str) -> None:
     for key in reversed(place.split(".")):
         value = {key: value}
     assert [str(entry) for entry in unread({"spec": value})] == [
-        f"{place}: it is null, which takes away what it had: its default holds"
+        f"{place}: it is null, which removes it: the default applies"
     ]
 
 

@@ -34,7 +34,7 @@ def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
     (line,) = pod_unread({"koordinator.sh/qosClass": "be"}, {})
     assert line.startswith('koordinator.sh/qosClass: "be" is not a class')
     (line,) = pod_unread({}, {"koordinator.sh/qosClass": "BE"})
-    assert line.endswith("it is a label")
+    assert line.endswith("set it as a label")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
             "containers.a.limts: nothing reads it; did you mean limits?",
         ),
         ("koordinator.sh/cpuBurst", {"polcy": "auto"}, "polcy: nothing reads it; did you mean policy?"),
-        ("koordinator.sh/memoryQOS", {"policy": None}, "policy: it is null, which takes away what it had"),
+        ("koordinator.sh/memoryQOS", {"policy": None}, "policy: it is null, which removes it"),
         ("koordinator.sh/blkioQOS", {"blocks": [{"nam": "x"}]}, "blocks[0].nam: nothing reads it; did you mean name?"),
     ],
 )
@@ -86,7 +86,7 @@ STATUS = "scheduling.koordinator.sh/resource-status"
         ("koordinator.sh/eviction-enabled", "yes", '"yes" means nothing: it may be true, false'),
         ("koordinator.sh/priority", "high", '"high" is not a whole number of 64 bits, so it is none'),
         ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a whole number of 32 bits'),
-        ("koordinator.sh/eviction-policy", "CPUEvict", "it is not a list of features, so none evicts the pod"),
+        ("koordinator.sh/eviction-policy", "CPUEvict", "not a list of features, so none evicts the pod"),
         (
             "koordinator.sh/eviction-policy",
             '["CPUEvikt", "CPUEvict"]',

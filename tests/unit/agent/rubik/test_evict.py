@@ -50,7 +50,7 @@ def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_do
     assert world.asked.pods[2:] == ["uid-big"], "it has not gone within a minute"
     account = world.history.of("uid-big")
     assert account is not None
-    assert account["values"][0]["reason"] == "the node uses 90 % of its CPUs, from 60 % on one goes"
+    assert account["values"][0]["reason"] == "the node uses 90 % of its CPUs; eviction starts at 60 %"
 
 
 def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> 
     world = busy(tmp_path, **PSI)
     world.loop(2, 10)
     assert world.asked.pods == []
-    assert "psi: no pod goes for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
+    assert "psi: no pod is evicted for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
 
 
 def test_a_cool_down_of_psi_is_one_of_seconds(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.memory(100 * GIB, 0, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "there is no offline pod whose use is known" in world.loops.health()[1]
+    assert "the use of no offline pod is known" in world.loops.health()[1]
 
 
 def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
         world.memory(100 * GIB, 0, free * GIB)
         world.loop()
     (first,) = logged_messages()
-    assert first.startswith("memoryevict: 70 % of the node's memory are in use, from 60 % on one goes, and there is")
+    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the use")
     world.memory(100 * GIB, 0, 90 * GIB)
     world.loop()
     world.memory(100 * GIB, 0, 10 * GIB)
@@ -206,7 +206,7 @@ def test_what_the_node_does_not_tell_evicts_nobody_and_is_told(
         world.clock.now += 1
         world.loops.round()
     assert world.asked.pods == []
-    assert f"{words}: no pod goes: unsupported here: /proc/{file}" in world.loops.health()[1]
+    assert f"{words}: no pod is evicted: unsupported here: /proc/{file}" in world.loops.health()[1]
 
 
 def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
     )
     assert message["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
     assert message["cpuevict"]["state"].startswith(
-        "the node uses 90 % of its CPUs, from 60 % on one goes; none goes for"
+        "the node uses 90 % of its CPUs; eviction starts at 60 %; no eviction for"
     )
-    assert "of the node's memory are in use, from 90 % on one goes" in message["memoryevict"]["state"]
+    assert "of the node's memory is in use; eviction starts at 90 %" in message["memoryevict"]["state"]
     assert message["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
     assert message["ioLimit"]["state"] == ""
 

@@ -53,7 +53,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
             {"quotaTurbo": {"syncInterval": 99}},
             "quotaTurbo.syncInterval: expected a whole number from 100 to 10000, not 99",
         ),
-        ({"cpuevict": {"windows": 3, "interval": 2}}, "cpuevict.windows: 3 s is no multiple of interval 2 s"),
+        ({"cpuevict": {"windows": 3, "interval": 2}}, "cpuevict.windows: 3 s is not a multiple of interval 2 s"),
         ({"memoryevict": {}}, "memoryevict.threshold: missing"),
         ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
         ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),

@@ -269,4 +269,4 @@ def test_an_agent_that_its_own_proxy_does_not_take_says_why(
         wait_for(lambda: transport.health() == (False, "RuntimeError: no more threads"), "the reason in its health")
     finally:
         transport.stop()
-    assert "mode proxy: the agent is not connected to its own proxy: RuntimeError: no more threads" in caplog.text
+    assert "mode proxy: the agent is not connected to its proxy: RuntimeError: no more threads" in caplog.text
