@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nri.agent.observe import METRICS
+from nri.agent.observer import METRICS
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES

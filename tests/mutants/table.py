@@ -188,7 +188,7 @@ MUTANTS = (
            "if any(limit < 0 for limit in limits)", "unit/agent/koordinator/test_batch_resource.py"),
     Mutant("agent/worker.py", "self._due = self._now() + self.interval_s", "self._due += self.interval_s",
            "unit/agent/test_worker.py"),
-    Mutant("agent/executor.py", "self._listed(each)})[:_MOST_PROCESSES]", "self._listed(each)})",
+    Mutant("agent/executor.py", "self._listed(cgroup)})[:_MAX_PROCESSES]", "self._listed(cgroup)})",
            "unit/agent/test_executor.py"),
     Mutant("agent/koordinator/evict.py", "if not why and frees", "if frees",
            "unit/agent/koordinator/test_evict.py"),

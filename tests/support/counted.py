@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.rubik import counting as module
+from nri.agent.rubik import event_counts as module
 from nri.host import Unsupported
 from nri.host.perf import Event
 

@@ -26,7 +26,6 @@ WORDS = {
     "trace": "recordings",
     "adaptation": "the runtime's side",
     "stub": "the plugin's side",
-    "policies": "decisions for a node, pure",
     "placement": "CPUs and memory nodes",
     "service": "health and metrics over HTTP",
     "metrics": "numbers out",
