@@ -21,7 +21,7 @@ NRI = """
 nri nri.lazy nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder nri.api.builders.checks
 nri.api.builders.resources nri.api.builders.update nri.api.builders.view nri.api.cpuset
 nri.api.events nri.api.loader nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor
-nri.api.removal nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
+nri.api.removal nri.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
 nri.stub nri.stub.base nri.stub.handler nri.stub.handler.answers nri.stub.handler.call nri.stub.handler.coroutines
 nri.stub.plugin nri.stub.program nri.stub.program.options nri.stub.program.process nri.stub.program.reconnect
 nri.stub.program.start nri.stub.session nri.stub.session.background nri.stub.session.service

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from nri import host
+from nri import host, versions
 from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
 from nri.agent.model import NO_CHANGES, QUOTA, Changes, Container, Pod, Resources
 from nri.agent.parts import Parts
@@ -35,7 +35,6 @@ from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
 from nri.agent.transports.updates import RuntimeUpdates
 from nri.api import messages as m
-from nri.api import versions
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update

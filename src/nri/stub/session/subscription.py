@@ -5,7 +5,7 @@ Next: `nri.stub.session.session`, which answers Configure with it.
 
 from __future__ import annotations
 
-from nri.api import versions
+from nri import versions
 from nri.api.events import ALL, BY_RPC, OLD, EventMask
 from nri.errors import RegistrationError
 from nri.stub.base import PluginBase

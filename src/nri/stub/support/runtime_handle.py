@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from time import monotonic
 
+from nri import versions
 from nri.api import messages as m
-from nri.api import naming, versions
+from nri.api import naming
 from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.api.versions import RUNTIMES, infer_nri_version, parse_version, version_at_least
+from nri.versions import RUNTIMES, infer_nri_version, parse_version, version_at_least
 
 
 @pytest.mark.parametrize(
