@@ -177,7 +177,7 @@ def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
     nri.daemon.stop()
     told = nri("events", code=3)
     assert f"cannot connect to {nri.daemon.nri_socket}" in told
-    assert "nri doctor says whether NRI is on" in told
+    assert "nri doctor shows whether NRI is on" in told
 
 
 #: Answers from what it knows: with another state, or without an event, it answers otherwise.

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.main import main
 from nri.plugins.resource_annotator.webhook import MAX_REQUESTS
 from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
@@ -179,3 +181,15 @@ def peak_mib(pid: int) -> int:
 def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
     done = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
     assert done.returncode == 2 and f"--cert-file: {folder / 'none'} cannot be read: No such" in done.stderr
+
+
+def test_without_its_package_it_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for module in ("admission", "webhook"):
+        monkeypatch.delitem(sys.modules, f"nri.plugins.resource_annotator.{module}", raising=False)
+    with pytest.raises(SystemExit) as exit_:
+        main(["resource-annotator"])
+    assert exit_.value.code == 1
+    assert "nri resource-annotator needs msgspec" in capsys.readouterr().err
