@@ -63,4 +63,4 @@ def test_sudo_finds_the_command_after_the_second_line(installed: str, home: Path
     (home / "root").mkdir(exist_ok=True)
     script = f"mount -t tmpfs none /usr/local/bin\n{link}\nHOME=/root\nnri doctor --root {home}/root || test $? = 1"
     said = sh(f"unshare -m /bin/sh -ec '{script}'", home, SUDO_PATH)
-    assert "no configuration of a runtime with NRI was found" in said
+    assert "no configuration of a runtime with NRI found" in said

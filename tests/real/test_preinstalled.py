@@ -117,7 +117,7 @@ def test_the_doctor_sees_that_it_was_launched_and_is_gone(daemon: Containerd, tm
     assert isinstance(pid, int)
     os.kill(pid, signal.SIGKILL)
     assert wait_for_end(pid)
-    assert look() == ["plugin 05-pre was launched and is gone"]
+    assert look() == ["plugin 05-pre was launched and has ended"]
 
 
 BROKEN = {

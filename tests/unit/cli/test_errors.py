@@ -116,6 +116,6 @@ def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.Capt
 
 def test_a_standard_output_that_a_plugin_has_closed_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert describe(ValueError("odd.")) == "ValueError: odd. This is a defect of nri; -v -v shows where it happened"
+    assert describe(ValueError("odd.")) == "ValueError: odd. This is a bug in nri; -v -v shows the traceback"
     sys.stdout.close()
     assert describe(ValueError("I/O operation")).startswith("standard output is closed: ")

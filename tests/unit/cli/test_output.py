@@ -166,7 +166,7 @@ def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
     output(color="never").table([Column(key.upper(), key) for key in row], [row])
     captured = capsys.readouterr()
     assert captured.out.splitlines() == lines
-    assert captured.err == ("" if "..." not in captured.out else "(cut to the width of the terminal: -w shows all)\n")
+    assert captured.err == ("" if "..." not in captured.out else "(cut to the width of the terminal; -w shows everything)\n")
 
 
 def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_right(

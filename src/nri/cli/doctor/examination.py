@@ -1,7 +1,4 @@
-"""The order of the doctor's checks: the runtimes' configuration, sockets and plugins, the kubelet, this installation.
-
-Next: `nri.cli.doctor.runtimes`, the first of the checks.
-"""
+"""Run the doctor's checks in order: the runtimes' configuration, sockets, plugins, the kubelet, this installation."""
 
 from __future__ import annotations
 
@@ -30,24 +27,24 @@ _PLACEMENT_STATE = "/var/lib/nri/placement"
 
 
 def examine(settings: Settings, root: str) -> list[Finding]:
-    """Look at everything below `root` and return all findings, in the order in which one would look."""
+    """Run all checks below `root` and return their findings."""
     findings: list[Finding] = []
     version = _containerd_version(root, findings, settings.timeout_s or 5.0)
     readings = [row.read(root, version if row is containerd.RUNTIME else "", "") for row in RUNTIMES]
     for reading in readings:
         findings += runtimes.findings_of(reading)
-    ours = engine.read(root, findings)
-    found = [nri for nri in (*(reading.nri for reading in readings), ours) if nri is not None]
-    runtimes.check(found, findings, socket_given=bool(settings.socket_path))
-    paths = _sockets(settings, found, findings)
-    listen = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
-    seen: set[tuple[str, str]] = set()
-    for nri in found:
-        if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
-            seen.add((nri.plugin_path, nri.plugin_config_path))
+    engine_nri = engine.read(root, findings)
+    nri_settings = [nri for nri in (*(reading.nri for reading in readings), engine_nri) if nri is not None]
+    runtimes.check(nri_settings, findings, socket_given=bool(settings.socket_path))
+    paths = _sockets(settings, nri_settings, findings)
+    listening = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
+    checked_folders: set[tuple[str, str]] = set()
+    for nri in nri_settings:
+        if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in checked_folders:
+            checked_folders.add((nri.plugin_path, nri.plugin_config_path))
             programs = plugins.check(root, nri, findings)
-            launched.check(root, nri, programs, findings, listens=nri.socket_path in listen)
-    # A plugin that the runtime starts knows no other place than the default one.
+            launched.check(root, nri, programs, findings, listens=nri.socket_path in listening)
+    # A plugin that a runtime starts leaves its note next to the default socket, whatever the configuration says.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
     _kubelet(root, findings)
     _python(findings)
@@ -55,15 +52,15 @@ def examine(settings: Settings, root: str) -> list[Finding]:
 
 
 def _containerd_version(root: str, findings: list[Finding], timeout_s: float) -> str:
-    """Ask the containerd on this machine for its version; "" when a copy of another is examined, or there is none."""
+    """The version of this machine's containerd; "" without containerd, or if another root is examined."""
     program = shutil.which("containerd") if root == "/" else None
     if program is None:
         return ""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=timeout_s, check=False)
+        process = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    version = containerd.parse_version(done.stdout)
+    version = containerd.parse_version(process.stdout)
     if version and tuple(map(int, version.split(".")[:2])) < (1, 7):
         step = "install containerd 1.7 or newer"
         findings.append(Finding("problem", f"containerd {version} has no NRI", program, step))
@@ -72,40 +69,43 @@ def _containerd_version(root: str, findings: list[Finding], timeout_s: float) ->
     return version
 
 
-def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
-    """Return the sockets to look at, and note which source named them: flag, environment, configuration, default."""
-    configured = {nri.socket_path: nri.name for nri in found if nri.enabled is not False and nri.connections}
+def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
+    """Return the sockets to examine, and report the source of their paths: flag, environment or configuration."""
+    configured = {nri.socket_path: nri.name for nri in nri_settings if nri.enabled is not False and nri.connections}
     if settings.socket_path:
         path, origin = settings.socket_path, settings.socket_from
         if configured and path not in configured:
             what = f"no runtime is configured to listen on {path}; configured: {', '.join(configured)}"
-            findings.append(Finding("warning", what, origin, "is it the right socket?"))
+            findings.append(Finding("warning", what, origin, "check that it is the intended socket"))
         findings.append(Finding("note", f"plugins and nri use {path}", origin))
         return [path]
     return list(configured)
 
 
 def _kubelet(root: str, findings: list[Finding]) -> None:
-    """Judge the kubelet's managers that pin containers: fine by themselves, a mistake beside a plugin that pins."""
-    used = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
-    for each in pinning(root):
-        manager = f"the kubelet's {each.manager} manager pins containers (policy {each.policy})"
-        if used:
-            what = f"{manager}, and so does {used[0]}: each undoes the other's work"
-            findings.append(Finding("warning", what, each.file, each.next))
+    """Report managers of the kubelet that pin containers: a mistake if a placement plugin pins them as well."""
+    active_policies = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
+    for manager in pinning(root):
+        what_pins = f"the kubelet's {manager.manager} manager pins containers (policy {manager.policy})"
+        if active_policies:
+            what = f"{what_pins}, and so does {active_policies[0]}: each overwrites the settings of the other"
+            findings.append(Finding("warning", what, manager.file, manager.next))
         else:
-            findings.append(Finding("note", manager, each.file, f"do not run {POLICY_NAMES} alongside it"))
+            findings.append(Finding("note", what_pins, manager.file, f"do not run {POLICY_NAMES} alongside it"))
 
 
 def _python(findings: list[Finding]) -> None:
-    """Judge what runs the plugins on this machine."""
-    found = versions()
-    what = f"nri {found['nri']}, NRI API {found['nri_api']}, Python {found['python']}, protobuf {found['protobuf']}"
+    """Report the versions of what runs plugins on this machine."""
+    installed = versions()
+    what = (
+        f"nri {installed['nri']}, NRI API {installed['nri_api']}, "
+        f"Python {installed['python']}, protobuf {installed['protobuf']}"
+    )
     findings.append(Finding("ok", what, "python"))
-    if found["protobuf_backend"] == "python":
+    if installed["protobuf_backend"] == "python":
         step = "install a protobuf wheel with the upb back end, and unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
         findings.append(
             Finding("problem", "protobuf runs on its pure-Python back end, about 100 times slower", "protobuf", step)
         )
     else:
-        findings.append(Finding("ok", f"protobuf runs on its {found['protobuf_backend']} back end", "protobuf"))
+        findings.append(Finding("ok", f"protobuf runs on its {installed['protobuf_backend']} back end", "protobuf"))

@@ -19,19 +19,21 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.option("--runtime", type=click.Choice(list(MANAGED)), help="Which runtime (default: the one here).")
+@click.option("--runtime", type=click.Choice(list(MANAGED)), help="The runtime. Default: the one on this machine.")
 @click.option(
     "--nri-plugin-registration-timeout",
     default="",
     metavar="TIME",
-    help="How long a plugin may take to register. Both timeouts are given, or none.",
+    help="How long a plugin may take to register. Requires --nri-plugin-request-timeout.",
 )
-@click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
-@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
+@click.option("--nri-plugin-request-timeout", default="", metavar="TIME",
+              help="How long a plugin may take to answer. Requires --nri-plugin-registration-timeout.")  # fmt: skip
+@click.option("--file", "path", default="", metavar="FILE",
+              help="containerd's configuration. Default: /etc/containerd/config.toml.")  # fmt: skip
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
-              help="Where the node's root is (default /); programs are run there, too.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
-@click.option("--restart", is_flag=True, help="Restart the runtime if something was changed.")
+              help="The node's root file system, in which programs are run as well. Default: /.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+@click.option("--restart", is_flag=True, help="Restart the runtime if its configuration was changed.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -45,12 +47,11 @@ def command(
 ) -> None:
     """Turn NRI on in the configuration of containerd or CRI-O.
 
-    containerd's file keeps every byte but those of NRI's table; the first time, a copy of the old one is kept beside
-    it, with .before-nri at the end of its name. For CRI-O it is a file of its own,
-    /etc/crio/crio.conf.d/10-enable-nri.conf. A file that cannot be read, or that a later one overrules, is an error,
-    and everything stays as it was.
+    In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
+    For CRI-O a separate file is written, /etc/crio/crio.conf.d/10-enable-nri.conf. If a file cannot be read, or a later
+    file overrides the setting, the command fails and changes nothing.
 
-    `nri doctor` shows which settings are in force on this machine.
+    nri doctor shows the settings in effect on this machine.
     """
     from nri.config.runtimes import change as work
 
@@ -59,22 +60,22 @@ def command(
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
     if path and runtime == "crio":
-        raise click.UsageError("--file is for containerd; for CRI-O a separate file is written")
+        raise click.UsageError("--file is only for containerd; for CRI-O a separate file is written")
     runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path)
     if change.after == change.before:
-        out.text(f"{change.file.path}: NRI is on, nothing to change")
+        out.text(f"{change.file.path}: NRI is on already, nothing to change")
         return
     out.lines(work.unified(change).rstrip("\n"))
     if dry_run:
         return
     if restart:
         work.check_unit(root, runtime)
-    kept = work.apply(root, change, timeouts)
-    out.text(f"{change.file.path}: written" + (f"; the old content is in {kept}" if kept else ""))
+    backup = work.apply(root, change, timeouts)
+    out.text(f"{change.file.path}: written" + (f"; the previous content is in {backup}" if backup else ""))
     if restart:
         out.progress(f"restarting {change.runtime.unit} ...")
         work.restart(root, change)
         out.text(f"{change.runtime.unit}: restarted")
     else:
-        out.text(f"takes effect when the runtime is restarted: systemctl restart {change.runtime.unit}")
+        out.text(f"restart the runtime to apply the change: systemctl restart {change.runtime.unit}")

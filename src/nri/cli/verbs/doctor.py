@@ -1,7 +1,4 @@
-"""`nri doctor`: everything that keeps plugins from working, found in one go, each with the next step.
-
-Next: `nri.cli.doctor.examination` looks at the machine and judges; this file prints.
-"""
+"""`nri doctor`: print everything that keeps plugins from working, each with the next step."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ _STYLE = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
 EXAMPLES = [
     "nri doctor",
     "nri doctor --socket-path /run/k3s/nri.sock",
-    "nri doctor --root /host                 # from a container that has the host's root there",
-    "nri doctor -o json                      # for programs; exits 1 if there is a problem",
+    "nri doctor --root /host                 # in a container where the host's root is mounted at /host",
+    "nri doctor -o json                      # for programs; exit code 1 if there is a problem",
 ]
 
 
@@ -35,17 +32,16 @@ EXAMPLES = [
     default="/",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
-    help="Look below this folder instead of /.",
+    help="Examine the file system below this folder instead of /.",
 )
 @click.pass_obj
 def command(settings: Settings, root: str) -> int:
     """Find out why NRI does not work here.
 
-    Checks the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
-    plugins that failed or that the runtime launched and that are gone, protobuf's back end, and versions. Changes
-    nothing.
+    Checks the configuration of runtimes, the socket and its permissions, the plugin folder, plugins that have failed
+    or ended, the back end of protobuf, and versions. Changes nothing.
 
-    The exit code is 0 if nothing keeps plugins from working, else 1. With -q: only the problems.
+    The exit code is 1 if there is a problem, and 0 otherwise. -q prints only problems.
     """
     import os
 
@@ -61,7 +57,7 @@ def command(settings: Settings, root: str) -> int:
 
 
 def _print(out: Output, findings: Sequence[Finding]) -> None:
-    """Print findings for a person: bad ones stand out, each with its next step below it."""
+    """Print findings, coloured by level, each with its next step below it."""
     for finding in findings:
         if out.quiet and finding.level != "problem":
             continue
@@ -70,5 +66,5 @@ def _print(out: Output, findings: Sequence[Finding]) -> None:
             out.text(f"{'':7}  ", Painted("->", "dim"), f" {finding.next}")
     problems = sum(finding.level == "problem" for finding in findings)
     if not out.quiet:
-        words = count(problems, "problem") if problems else "no problems"
-        out.text(Painted(words, "red" if problems else "green"))
+        summary = count(problems, "problem") if problems else "no problems"
+        out.text(Painted(summary, "red" if problems else "green"))

@@ -50,8 +50,8 @@ def test_a_socket_that_was_given_is_the_one_that_is_looked_at(put) -> None:
     settings.socket_path, settings.socket_from = "/my.sock", "NRI_SOCKET"
     found = lines(examine(settings, put({CONFIG: "version = 3\n"})))
     assert "note: NRI_SOCKET: plugins and nri use /my.sock" in found
-    assert "problem: /my.sock: there is no socket" in found
-    assert not any("/var/run/nri/nri.sock: there is no socket" in line for line in found)
+    assert "problem: /my.sock: the socket does not exist" in found
+    assert not any("/var/run/nri/nri.sock: the socket does not exist" in line for line in found)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_a_manager_is_a_note_and_beside_a_plugin_that_pins_a_warning(put) -> Non
     pins = "the kubelet's CPU manager pins containers (policy static)"
     assert of_kubelet(root) == [f"note: {KUBELET_STATE}: {pins}"]
     put({"/var/lib/nri/placement/balloons.json": "{}"})
-    assert of_kubelet(root) == [f"warning: {KUBELET_STATE}: {pins}, and so does balloons: each undoes the other's work"]
+    assert of_kubelet(root) == [f"warning: {KUBELET_STATE}: {pins}, and so does balloons: each overwrites the settings of the other"]
     put({KUBELET_STATE: '{"policyName": "none"}'})
     assert of_kubelet(root) == []

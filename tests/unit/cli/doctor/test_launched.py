@@ -63,18 +63,18 @@ def test_plugins_that_run_and_have_a_connection_are_no_finding(root: Path) -> No
 def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(root: Path) -> None:
     runs(root, 100, "10-a", "/dev/null")
     assert look(root) == [
-        f"problem: {FOLDER}/10-a: plugin 10-a (process 100) has no connection any more, and cannot connect again",
-        f"problem: {FOLDER}/20-b: plugin 20-b was launched and is gone",
+        f"problem: {FOLDER}/10-a: plugin 10-a (process 100) lost its connection and cannot connect again",
+        f"problem: {FOLDER}/20-b: plugin 20-b was launched and has ended",
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("containerd", "find out why (journalctl | grep 20-b), then restart containerd: it launches a plugin once"),
+        ("containerd", "find out why (journalctl | grep 20-b), then restart containerd, which launches each plugin only once"),
         (
             "nri-engine",
-            "its state and last output: nri why --plugins; it is started again, unless the policy says restart = never",
+            "nri why --plugins shows its state and last output; the engine restarts it unless its policy says restart = never",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_plugin_that_is_younger_than_the_runtime_is_still_to_come(root: Path) 
     runs(root, 100, "10-a", "socket:[77]")
     age(root, -60)
     assert look(root) == [
-        f"note: {FOLDER}/20-b: plugin 20-b is not launched yet: it was put there after containerd had started"
+        f"note: {FOLDER}/20-b: plugin 20-b is not launched yet: its file is newer than the start of containerd"
     ]
 
 
@@ -104,7 +104,7 @@ def test_a_runtime_that_does_not_listen_has_launched_nothing(root: Path) -> None
 def test_without_a_socket_nobody_knows_whether_the_runtime_runs(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
     assert look(root, listens=False, connections=False) == [
-        f"warning: {FOLDER}/20-b: plugin 20-b does not run, if containerd does"
+        f"warning: {FOLDER}/20-b: plugin 20-b does not run, although containerd may be running"
     ]
 
 
@@ -113,7 +113,7 @@ def test_who_may_not_see_processes_is_told_so(root: Path) -> None:
     (root / "proc/100/cmdline").write_text("")
     assert len(look(root)) == 2, "a thread of the kernel has no environment"
     (root / "proc/100/cmdline").write_text("/bin/sh\0")
-    assert look(root) == [f"note: {FOLDER}: whether they run cannot be seen from here"]
+    assert look(root) == [f"note: {FOLDER}: cannot see whether these plugins run"]
 
 
 def test_a_copy_without_processes_and_files_that_went_meanwhile_are_no_findings(root: Path, tmp_path: Path) -> None:
@@ -134,4 +134,4 @@ def test_the_doctor_looks_for_them_where_a_runtime_listens(root: Path) -> None:
         listener.listen()
         age(root, 60)
         found = lines(examine(Settings(), str(root)))
-    assert len([line for line in found if "is gone" in line]) == 2, found
+    assert len([line for line in found if "has ended" in line]) == 2, found

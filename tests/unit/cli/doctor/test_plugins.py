@@ -35,7 +35,7 @@ def look(root: Path, **settings: object) -> list[str]:
 
 def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tmp_path, "10-a", "\0asm\1\0\0\0 #!/gone")
-    assert "note: /opt/nri/plugins/10-a: WebAssembly, which containerd loads if it was built with that" in look(
+    assert "note: /opt/nri/plugins/10-a: WebAssembly: containerd loads it only if built with WebAssembly support" in look(
         tmp_path
     )
     findings: list[Finding] = []
@@ -43,7 +43,7 @@ def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pyt
     plugins.check(str(tmp_path), RuntimeNri("nri-engine", enabled=True), findings)
     (problem,) = [each for each in findings if each.level == "problem"]
     assert (problem.what, problem.next) == (
-        "WebAssembly, for which wasmtime is missing",
+        "WebAssembly: wasmtime is required and not installed",
         "pip install '.[wasm]', in a checkout of nri",
     )
 
@@ -64,8 +64,8 @@ def test_good_plugins_are_listed(tmp_path: Path) -> None:
             'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected',
         ),
         ("1-a", 0o755, "#!/bin/sh\n", 'invalid plugin index "1", must be 2 digits'),
-        ("10-a", 0o777, "#!/bin/sh\n", "others may write to it (mode 0777)"),
-        ("10-a", 0o775, "#!/bin/sh\n", "others may write to it (mode 0775)"),
+        ("10-a", 0o777, "#!/bin/sh\n", "users other than its owner may write to it (mode 0777)"),
+        ("10-a", 0o775, "#!/bin/sh\n", "users other than its owner may write to it (mode 0775)"),
         ("10-a", 0o644, "#!/bin/sh\n", "note: /opt/nri/plugins/10-a: not executable, so the runtime ignores it"),
         ("10-a", 0o755, "#!/usr/bin/env python3\n", "looks for its interpreter on PATH"),
         ("10-a", 0o755, "#!/gone/python\n", 'its interpreter "/gone/python" does not exist'),
@@ -80,7 +80,7 @@ def test_plugins_that_would_fail_or_are_unsafe_are_found(
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
-    assert "problem: /opt/nri/plugins/20-b: the link points to no file" in look(tmp_path)
+    assert "problem: /opt/nri/plugins/20-b: the target of the link does not exist" in look(tmp_path)
 
 
 def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for(tmp_path: Path) -> None:
@@ -89,12 +89,12 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for
     pipe.with_name("30-c").symlink_to("/bin")
     found = look(tmp_path)
     for name in ("20-b", "30-c"):
-        assert f"problem: /opt/nri/plugins/{name}: it is not a file, so it cannot be launched" in found
+        assert f"problem: /opt/nri/plugins/{name}: not a regular file, so it cannot be launched" in found
 
 
 def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").parent.chmod(0o777)
-    assert "problem: /opt/nri/plugins: users other than its owner may put programs here, which run as root" in look(
+    assert "problem: /opt/nri/plugins: users other than its owner may add programs here, which run as root" in look(
         tmp_path
     )
 
@@ -116,7 +116,7 @@ def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
         }
     )
     found = look(tmp_path)
-    assert "warning: /etc/nri/conf.d/a.conf: the file with the index, NN-a.conf, is taken instead of this one" in found
+    assert "warning: /etc/nri/conf.d/a.conf: ignored: NN-a.conf, the file with the index, takes precedence" in found
     assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in found
     assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so no plugin reads it" in found
 
@@ -125,7 +125,7 @@ def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Pa
     plugin(tmp_path, "10-a")
     found = look(tmp_path, required=("a", "10-a", "b"))
     assert [line for line in found if "required" in line] == [
-        'warning: containerd: plugin "b" is required: no container can be created while it is not connected'
+        'warning: containerd: plugin "b" is required: no container can be created until it is connected'
     ]
 
 

@@ -19,7 +19,7 @@ def judge(*found: RuntimeNri) -> list[str]:
 
 def test_two_runtimes_on_one_socket_are_a_contradiction() -> None:
     assert any(
-        "containerd and cri-o both listen on /var/run/nri/nri.sock" in line
+        "containerd and cri-o both use /var/run/nri/nri.sock" in line
         for line in judge(RuntimeNri("containerd", enabled=True), RuntimeNri("cri-o", enabled=True))
     )
 
@@ -35,11 +35,11 @@ def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
     [
         ({"connections": False}, "connections are disabled: containerd makes no socket"),
         ({"socket_path": "run/nri.sock"}, "is not absolute"),
-        ({"socket_path": "/" + "x" * 107}, "has 108 bytes, the kernel takes 107"),
+        ({"socket_path": "/" + "x" * 107}, "has 108 bytes; the kernel allows 107"),
         ({"request_timeout_s": 0.1}, "the request timeout is 100ms"),
         ({"request_timeout_s": 300.0}, "the request timeout is 5m0s"),
         ({"registration_timeout_s": 1.0}, "the registration timeout (1s) is shorter than the request timeout (2s)"),
-        ({"request_timeout_s": -1.0}, "a timeout below zero"),
+        ({"request_timeout_s": -1.0}, "the timeout is negative"),
     ],
 )
 def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], problem: str) -> None:
@@ -47,7 +47,7 @@ def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], p
 
 
 def test_no_runtime_at_all_is_a_problem() -> None:
-    assert judge() == ["problem: /etc: no configuration of a runtime with NRI was found"]
+    assert judge() == ["problem: /etc: no configuration of a runtime with NRI found"]
 
 
 NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'

@@ -60,5 +60,5 @@ def test_a_policy_that_cannot_be_read_is_no_reason_not_to_record(tmp_path: Path,
 
 def test_a_folder_that_cannot_be_made_ends_the_command_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Failure, match=f"--record {tmp_path}/file: it is a file: name a folder"):
+    with pytest.raises(Failure, match=f"--record {tmp_path}/file: is a file: name a folder"):
         run("--record", str(tmp_path / "file"))

@@ -123,7 +123,7 @@ def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str)
         (["Runtime/RegisterPlugin", "-d", "[]"], "-d: not a RegisterPluginRequest: expected a JSON object, not "),
         (["Runtime/RegisterPlugin", "-d", "@/proc/self/exe"], "/proc/self/exe: not UTF-8 text"),
         (["Runtime/RegisterPlugin", "--mux", "4294967296"], "4294967296 is not in the range"),
-        ([f"{GREETER}/Hello", "--hex", "-d", "0g"], 'not hex: "g" is no hex digit'),
+        ([f"{GREETER}/Hello", "--hex", "-d", "0g"], 'not hex: "g" is not a hex digit'),
         ([f"{GREETER}/Hello", "--hex", "-m", "x"], '--metadata "x" is not KEY=VALUE'),
     ],
 )

@@ -29,7 +29,7 @@ def test_without_a_name_it_is_the_shell_of_the_user(nri, shell: str) -> None:
 def test_a_shell_that_is_not_known_has_to_be_named(nri, shell: str) -> None:
     done = nri("completion", env={"SHELL": shell})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: say for which shell: bash, zsh, fish. try: nri completion --help\n"
+    assert done.stderr == "error: unknown shell: name one of bash, zsh, fish. try: nri completion --help\n"
 
 
 def test_json_has_the_script(nri) -> None:

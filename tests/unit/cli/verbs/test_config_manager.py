@@ -14,9 +14,9 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
     assert shown.returncode == 0 and "\n+  disable = false\n" in shown.stdout and path.read_text() == "version = 2\n"
     done = nri(*words)
     assert done.stdout.startswith(shown.stdout)
-    assert f"written; the old content is in {path}.before-nri\n" in done.stdout
+    assert f"written; the previous content is in {path}.before-nri\n" in done.stdout
     assert "systemctl restart containerd.service" in done.stdout
-    assert nri(*words).stdout == "/etc/containerd/config.toml: NRI is on, nothing to change\n"
+    assert nri(*words).stdout == "/etc/containerd/config.toml: NRI is on already, nothing to change\n"
     doctor = nri("doctor", "--root", str(folder))
     assert "NRI is off in containerd" not in doctor.stdout
 

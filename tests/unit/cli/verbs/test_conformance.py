@@ -37,7 +37,7 @@ def write(tmp_path, *cases) -> str:
 def test_nothing_run_is_no_pass(nri, tmp_path) -> None:
     done = nri("conformance", "merge", write(tmp_path, OTHER))
     assert (done.returncode, done.stdout) == (1, "0 passed, 0 failed\n"), done.stderr
-    assert "no create or stop or update case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
+    assert "no create or stop or update cases found, so nothing was run; 1 of other kinds were skipped" in done.stderr
     assert nri("conformance", "merge", write(tmp_path)).returncode == 1
 
 
@@ -81,7 +81,7 @@ def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
     assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
     done = nri("conformance", "spec", write(tmp_path, GOOD))
     assert done.returncode == 1
-    assert "no spec case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
+    assert "no spec cases found, so nothing was run; 1 of other kinds were skipped" in done.stderr
 
 
 def placement(tmp_path, *changed: int) -> str:

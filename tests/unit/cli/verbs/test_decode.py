@@ -88,7 +88,7 @@ def test_garbage_between_frames_is_named_with_its_offset_and_passed_over(nri) ->
 @pytest.mark.parametrize(
     ("capture", "reason"),
     [
-        ("xyz", 'xyz: no such file, and not hex: "x" is no hex digit'),
+        ("xyz", 'xyz: no such file, and not hex: "x" is not a hex digit'),
         ("abc", "abc: no such file, and not hex: an odd number of digits"),
     ],
 )

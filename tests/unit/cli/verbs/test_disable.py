@@ -19,7 +19,7 @@ def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
     nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
     done = nri("disable", "pod-name", *places)
     assert (done.returncode, done.stdout) == (0, f"removed {tmp_path}/plugins/10-pod-name\n")
-    assert f"its configuration stays: {drop_in}" in done.stderr
+    assert f"its configuration was kept: {drop_in}" in done.stderr
     assert drop_in.exists()
     nri("enable", str(plugin), "--idx", "10", *places)
     assert nri("disable", "10-pod-name", "--purge", "--dry-run", *places).stdout.count("would remove") == 2
@@ -35,7 +35,7 @@ def test_the_configuration_can_be_purged_after_the_plugin(nri, plugin: Path, pla
     assert nri("disable", "pod-name", *places).returncode == 0
     again = nri("disable", "pod-name", *places)
     assert again.returncode == 1
-    assert f"Its configuration is still there: {drop_in} (--purge removes it)" in again.stderr
+    assert f"Its configuration still exists: {drop_in} (--purge removes it)" in again.stderr
     assert nri("disable", "pod-name", "--purge", "--dry-run", *places).stdout == f"would remove {drop_in}\n"
     purged = nri("disable", "pod-name", "--purge", *places)
     assert (purged.returncode, purged.stdout) == (0, f"removed {drop_in}\n"), purged.stderr

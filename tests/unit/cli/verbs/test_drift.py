@@ -70,7 +70,7 @@ def node(folder: Path) -> Iterator[Node]:
 
 def test_where_nothing_is_overwritten_it_says_so_and_ends_with_0(nri, node: Node) -> None:
     done = nri(*node.words)
-    assert (done.returncode, done.stdout) == (0, "") and "nothing has been overwritten" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "") and "no value was overwritten" in done.stderr
 
 
 def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> None:
@@ -79,8 +79,8 @@ def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> N
     container.linux.cgroups_path = "/gone"
     node.runtime.create_container(pod, container)
     done = nri(*node.words)
-    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, True)
-    assert "not compared: 1 value, whose cgroup is gone, or has no such file" in done.stderr
+    assert (done.returncode, "no value was overwritten" in done.stderr) == (0, True)
+    assert "not compared: 1 value, whose cgroup or file does not exist" in done.stderr
 
 
 @pytest.mark.timeout(30)
@@ -90,7 +90,7 @@ def test_a_pipe_in_the_place_of_a_value_is_not_waited_for(nri, node: Node) -> No
     os.mkfifo(path)
     done = nri(*node.words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "1 value given, and none of them can be read below" in done.stderr
+    assert "1 value applied, but none can be read below" in done.stderr
 
 
 def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
@@ -158,7 +158,7 @@ def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> N
     assert process.returncode == 1, "the runtime has gone"
     first, second = said.splitlines()
     assert f"shop/web/app memory.limit overwritten past NRI: {70 << 20}, was {LIMIT}" in first
-    assert f"is back: {LIMIT}" in second
+    assert f"restored: {LIMIT}" in second
 
 
 def scraped(port: int) -> str:
@@ -179,7 +179,7 @@ def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, fol
 
 def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, folder: Path) -> None:
     done = nri(*node.words[:-1], str(folder / "elsewhere"))
-    assert done.returncode == 1 and "nothing has been overwritten" not in done.stderr
+    assert done.returncode == 1 and "no value was overwritten" not in done.stderr
     assert "1 value given, and none of them can be read" in done.stderr and "--root" in done.stderr
     words = [*node.words[:-1], str(folder / "elsewhere"), "--watch"]
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True, env=environment()) as process:
@@ -213,7 +213,7 @@ def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
     path = str(folder / "nri.sock")
     with FakeRuntime(pods=[pod], containers=[ended], socket_path=path, disable_connections=False):
         done = nri("drift", "--socket-path", path, "--root", str(folder))
-    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, False)
+    assert (done.returncode, "no value was overwritten" in done.stderr) == (0, False)
     assert "nothing was compared: no running container was given a value" in done.stderr
 
 

@@ -272,7 +272,7 @@ def test_a_plugin_with_indices_of_its_own_is_refused_also_unchecked(nri, places,
     done = nri("enable", "differ", "--idx", "10", *unchecked, *places)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: differ: a runtime cannot start it, because it chooses its indices itself. "
+        "error: differ: a runtime cannot launch this plugin, because it chooses its indices itself. "
         "Run it as a service, or in a DaemonSet\n"
     )
     assert not (tmp_path / "plugins").exists()

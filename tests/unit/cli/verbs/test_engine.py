@@ -279,7 +279,7 @@ def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> Non
     with CriServer().listening(tmp_path / "cri.sock") as path:
         done = nri("engine", "load", str(file), "app:1", "--cri-socket", path)
     assert done.returncode == 1
-    assert f"takes no archives over the CRI. try: ctr -n k8s.io images import {file}" in done.stderr
+    assert f"cannot load archives over the CRI. try: ctr -n k8s.io images import {file}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_snapshot_takes_the_place_of_no_device_or_link(nri, node, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("page.html")
     done = nri("inspect", node[1], "--export", str(tmp_path / "pipe"))
-    assert done.stderr == f"error: cannot write {tmp_path}/pipe: not a regular file: name another one\n"
+    assert done.stderr == f"error: cannot write {tmp_path}/pipe: not a regular file: choose another file\n"
     assert (done.returncode, (tmp_path / "pipe").is_fifo()) == (1, True)
     assert nri("inspect", node[1], "--export", str(tmp_path / "link")).returncode == 0
     assert (tmp_path / "link").is_symlink() and "snapshot" in (tmp_path / "page.html").read_text()
@@ -101,7 +101,7 @@ def test_a_snapshot_does_not_follow_a_link_of_another_user(nri, node, tmp_path):
     (tmp_path / "page.html").symlink_to("victim")
     os.lchown(tmp_path / "page.html", 4711, 4711)
     done = nri("inspect", node[1], "--export", str(tmp_path / "page.html"))
-    assert done.stderr == f"error: cannot write {tmp_path}/page.html: a link of another user: name another file\n"
+    assert done.stderr == f"error: cannot write {tmp_path}/page.html: the path is a link of another user: choose another file\n"
     assert (done.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
 
 

@@ -249,8 +249,8 @@ def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Pa
         started(runtime, short, TopologyAwarePlugin())
         told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
         why = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
-    assert "waits for room: default/web/main: " in told and "root lacks " in told
-    assert "waits for room: " in why and "root lacks " in why, why
+    assert "waits for free resources: default/web/main: " in told and "root lacks " in told
+    assert "waits for free resources: " in why and "root lacks " in why, why
 
 
 def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Path) -> None:
@@ -261,8 +261,8 @@ def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Pat
         shown = nri("placement", "show", "--state-dir", str(short / "state")).stdout
         explained = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
     reason = "there is no type of balloons 'gone': reserved, default"
-    assert f"not as it asks: default/web/main: {reason}" in shown
-    assert f"not as it asks: {reason}" in explained
+    assert f"request not met: default/web/main: {reason}" in shown
+    assert f"request not met: {reason}" in explained
 
 
 def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:
@@ -297,5 +297,5 @@ def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, mach
         plugin = started(runtime, short, BalloonsPlugin(), balloonTypes=types, **idle)
         plugin.tune()
         told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
-    assert "*eth*, those that nobody takes" in told
+    assert "*eth*, unclaimed ones" in told
     assert "not set: cpu0, cpu1, cpu2 and 1" in told

@@ -51,7 +51,7 @@ def test_one_plugin_is_shown_with_the_lines_that_start_it(nri) -> None:
 
 def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) -> None:
     shown = nri("plugins", "show", "differ").stdout
-    assert "nri run differ  beside a runtime, until it is stopped; a runtime cannot start it" in shown
+    assert "nri run differ  as a separate process, until it is stopped; a runtime cannot launch it" in shown
     assert "nri enable" not in shown and "--idx" not in shown
 
 

@@ -61,7 +61,7 @@ def test_what_cannot_be_read_is_1(nri, folders: tuple[str, str], tmp_path: Path)
     cut.write_bytes(whole.read_bytes()[:99])
     done = nri("predict", str(cut))
     assert (done.returncode, done.stdout) == (1, ""), "not that no two plugins collide"
-    assert f"nothing to predict from: no event could be read; nri trace show {cut} lists what can be" in done.stderr
+    assert f"nothing to compare: no event could be read. nri trace show {cut} lists readable events" in done.stderr
 
 
 def test_no_recording_is_a_clear_error(nri, tmp_path: Path) -> None:

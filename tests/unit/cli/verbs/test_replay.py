@@ -115,7 +115,7 @@ def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
         pass
     done = nri("replay", str(tmp_path / "traces"), "--plugin", plugin(tmp_path, "new"))
     assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
-    assert f"no event of a pod or a container could be read; nri trace show {tmp_path}/traces lists" in done.stderr
+    assert f"no event of a pod or a container could be read. nri trace show {tmp_path}/traces lists" in done.stderr
 
 
 @pytest.mark.parametrize(("damage", "code"), [(odd_block(version=2), 1), (b"NRIB", 2)])
@@ -150,7 +150,7 @@ def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
 ) -> None:
     done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
     assert done.returncode == 5
-    line = "10-sets was asked in the recording, and not now: add --plugin 10=PLUGIN to have it take part"
+    line = "10-sets took part in the recording, but not now: add it with --plugin 10=PLUGIN"
     assert (line in done.stderr) is told, done.stderr
 
 
@@ -211,5 +211,5 @@ def test_a_plugin_that_gave_no_answer_in_the_recording_is_told(nri, tmp_path: Pa
         "StartContainer": {},
         "CreateContainer": {"10-late": "deadline exceeded while waiting for CreateContainer"},
     }
-    told = "10-late gave no answer to 1 event when this was recorded, which went on without it"
+    told = "10-late did not answer 1 event in the recording; the runtime continued without it"
     assert told in done.stderr

@@ -414,10 +414,10 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
         ),
         (["template", "--cfg-parm1", "x"], "--cfg-parm1: unknown argument (did you mean --cfg-param1?)"),
         (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),
-        (["--idx", "10", "template", "template"], "--idx is of one plugin: write it behind the plugin that is meant"),
+        (["--idx", "10", "template", "template"], "--idx applies to one plugin: put it after that plugin"),
         (["10-template", "10-template"], "10-template: two plugins have this index and name"),
         (["template", "10-template", "--idx"], "command line, 10-template: --idx: needs a value (write --idx NN)"),
-        (["template", "template", "--reload"], "--reload takes one plugin"),
+        (["template", "template", "--reload"], "--reload supports only one plugin"),
     ],
 )
 def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[str], line: str) -> None:

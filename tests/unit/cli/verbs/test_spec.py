@@ -143,4 +143,4 @@ def test_an_empty_adjustment_is_an_error_because_what_should_have_made_it_may_ha
     (tmp_path / "empty.json").write_text("")
     done = nri("spec", "apply", str(tmp_path / "empty.json"), "-", stdin="{}")
     assert done.returncode == 2
-    assert "empty.json: it is empty; an adjustment that changes nothing is {}" in done.stderr
+    assert "empty.json: the file is empty; an adjustment that changes nothing is {}" in done.stderr

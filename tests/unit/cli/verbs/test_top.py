@@ -60,7 +60,7 @@ def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
     done = nri("top", "--once", "--interval", "0.3", "--admin-socket", busy)
     assert done.returncode == 0, done.stderr
     line, heading, *rows = done.stdout.splitlines()
-    assert "events/s" in line and "2 plugins, 0 late or left out" in line
+    assert "events/s" in line and "2 plugins, 0 late or skipped" in line
     assert heading.split()[:3] == ["PLUGIN", "STATE", "CALLS/S"]
     assert sorted(row.split()[0] for row in rows) == ["10-first", "20-last"]
 

@@ -241,4 +241,4 @@ def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_s
 def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
     done = nri(*words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
-    assert "it is empty: name a file or a folder" in done.stderr
+    assert "the path is empty: name a file or a folder" in done.stderr

@@ -179,7 +179,7 @@ def test_a_chain_with_notes_and_gaps_says_so():
     assert out.notes == [
         "container c1 (name not known) of pod (not known), on 2026-11-23, times in UTC",
         "T CPUShares clamped",
-        "no longer remembered: 3 older changes",
+        "no longer stored: 3 older changes",
     ]
 
 
@@ -198,7 +198,7 @@ def test_of_what_the_node_agent_set_it_names_the_verb_that_explains_it():
     out = Printed()
     step = {**STEP, "plugin": f"00-{NriSettings().name}", "note": ""}
     show_chain(out, {**CHAIN, "pod": "shop/web", "steps": [step]})
-    assert out.notes[-1] == "the rules behind what the node agent set: nri agent explain shop/web"
+    assert out.notes[-1] == "for the rules behind the node agent's changes: nri agent explain shop/web"
 
 
 def test_a_container_that_no_plugin_changed_is_told_as_that():
@@ -212,7 +212,7 @@ def test_a_container_that_no_plugin_changed_is_told_as_that():
     [
         ("", "", ["no policies: no file is configured"]),
         ("/p.toml", "", ["no policies: /p.toml"]),
-        ("/p.toml", "line 3", ["the file as it is now is not in force: line 3", "no policies: /p.toml"]),
+        ("/p.toml", "line 3", ["the present content of the file is not used: line 3", "no policies: /p.toml"]),
     ],
 )
 def test_where_no_policy_holds_it_says_why(path, error, notes):

@@ -128,7 +128,7 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "NodeSLO: apiserver node-1",
     ):
         assert word in done.stdout, word
-    assert done.stderr == "what every plugin changed in one of its containers: nri why CONTAINER\n"
+    assert done.stderr == "for the changes of all plugins in one of its containers: nri why CONTAINER\n"
     found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert found["values"][0]["rules"] == ["NodeResourceTopology"]
     assert "scheduling.koordinator.sh/resource-status" in found["values"][0]["reads"]
@@ -141,7 +141,7 @@ def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri
     rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
     assert (rules_alone.returncode, "--rules needs --pod FILE" in rules_alone.stderr) == (2, True)
     none = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
-    assert none.stderr == "the agent has decided nothing yet\n"
+    assert none.stderr == "the agent has not seen any pod yet\n"
 
 
 def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:
@@ -185,7 +185,7 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     assert (done.returncode, done.stdout) == (0, "")
     note, told = done.stderr.splitlines()
     assert note.startswith(f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
-    assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
+    assert told == "no mistakes found, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
 def test_check_takes_a_file_with_the_option_of_run_and_without_it(nri, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     assert done.stderr == told
     assert "cpu.bvt" not in done.stdout
     checked = nri("agent", "check", *words)
-    assert checked.stderr == f"{told}nothing is wrong, but see the notes: settings, rules (NodeResourceTopology)\n"
+    assert checked.stderr == f"{told}no mistakes found, but see the notes: settings, rules (NodeResourceTopology)\n"
     assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")
 
 

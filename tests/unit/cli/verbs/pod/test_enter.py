@@ -56,14 +56,14 @@ def test_two_dashes_may_stand_before_the_program(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert nri("pod", "exec", "app", "--", "echo", "--", "x", env=env).stdout == "-- x\n"
     nothing = nri("pod", "exec", "app", "--", env=env)
-    assert (nothing.returncode, "name a program after the --" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "a program is required after --" in nothing.stderr) == (2, True)
 
 
 def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is_the_programs(nri, path: str) -> None:
     for words in (["--cri-socket", path, "echo"], ["-it", "sh"], ["-h"]):
         done = nri("pod", "exec", "app", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"{words[0]}: options go before the container: put it before app, or -- before a program" in done.stderr
+        assert f"{words[0]}: options must be before the container: put it before app; if it is the name of a program" in done.stderr
     behind = nri("pod", "exec", "--cri-socket", path, "app", "echo", "--cri-socket", "x")
     assert behind.stdout == "--cri-socket x\n"
     no_program = nri("pod", "exec", "--cri-socket", path, "app", "--", "-h")
@@ -72,7 +72,7 @@ def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is
 
 def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
-    assert "container over does not run: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
+    assert "container over is not running: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
     no_terminal = nri("pod", "exec", "-it", "app", "sh", env=env)
     assert no_terminal.returncode == 2 and "-t: needs -i and a terminal" in no_terminal.stderr
     gone = nri("pod", "attach", "app", env=env)

@@ -19,7 +19,7 @@ def test_a_pod_comes_with_its_containers_and_a_container_with_its_spec(pod: Pod)
 def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
     pod("run", "-f", "pod.yaml")
     none = pod("inspect", "none")
-    assert none.returncode == 1 and 'no pod and no container "none"' in none.stderr
+    assert none.returncode == 1 and 'no pod or container "none"' in none.stderr
     pod(
         "run",
         "-f",

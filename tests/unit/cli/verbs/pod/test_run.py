@@ -33,7 +33,7 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     assert bad.returncode == 2
     assert "pod.yaml:5: volumes.data: configMap needs a cluster: here a volume is hostPath or emptyDir" in bad.stderr
     twice = pod("run", "-f", "pod.yaml", "-f", "-")
-    assert twice.returncode == 1 and "two of the files have a pod of the same namespace and name" in twice.stderr
+    assert twice.returncode == 1 and "two pods in the manifests have the same namespace and name" in twice.stderr
     assert pod("ps", "-aq").stdout == ""
 
 
@@ -41,7 +41,7 @@ def test_a_file_without_its_option_is_answered_with_the_option(pod: Pod) -> None
     for words in (["pod.yaml"], ["--replace", "pod.yaml"], ["-f", "pod.yaml", "pod.yaml"]):
         done = pod("run", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "pod.yaml: a manifest comes after -f: nri pod run -f pod.yaml" in done.stderr
+        assert "pod.yaml: -f is required before a manifest: nri pod run -f pod.yaml" in done.stderr
 
 
 def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
