@@ -142,4 +142,4 @@ def _print_writes(settings: Settings, writes: list[tuple[Path, str, bytes, int]]
             f"{file_name[:2]} is also the index of {', '.join(same_index)}: the order of these plugins is undefined"
         )
     if not dry_run:
-        out.note("runtimes look into this folder when they start: restart yours to launch the plugin")
+        out.note("restart the runtime to launch the plugin")

@@ -154,7 +154,7 @@ def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tm
 
 def test_a_program_that_does_not_take_part_is_named_with_its_arguments(nri):
     done = nri("conformance", "plugin", "/bin/true", "{socket}")
-    assert done.returncode == 1 and done.stderr.startswith("error: /bin/true {socket}: it does not take part: ")
+    assert done.returncode == 1 and done.stderr.startswith("error: /bin/true {socket}: cannot test the plugin: ")
 
 
 def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):

@@ -180,7 +180,7 @@ def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, fol
 def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, folder: Path) -> None:
     done = nri(*node.words[:-1], str(folder / "elsewhere"))
     assert done.returncode == 1 and "no value was overwritten" not in done.stderr
-    assert "1 value given, and none of them can be read" in done.stderr and "--root" in done.stderr
+    assert "1 value applied, but none can be read" in done.stderr and "--root" in done.stderr
     words = [*node.words[:-1], str(folder / "elsewhere"), "--watch"]
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
@@ -214,7 +214,7 @@ def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
     with FakeRuntime(pods=[pod], containers=[ended], socket_path=path, disable_connections=False):
         done = nri("drift", "--socket-path", path, "--root", str(folder))
     assert (done.returncode, "no value was overwritten" in done.stderr) == (0, False)
-    assert "nothing was compared: no running container was given a value" in done.stderr
+    assert "nothing was compared: no value was applied to a running container" in done.stderr
 
 
 def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:
     assert "the index of" not in nri("enable", str(plugin), "--idx", "10", *places).stderr
     done = nri("enable", str(plugin), "--idx", "10", "--name", "other", *places)
     assert done.returncode == 0
-    assert "10 is also the index of 10-pod-name: no runtime says which of them comes first" in done.stderr
+    assert "10 is also the index of 10-pod-name: the order of these plugins is undefined" in done.stderr
 
 
 def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_re
 def test_what_is_for_paper_alone_needs_pods(nri, words: tuple[str, str]) -> None:
     for verb in (("show",), ("explain", "web")):
         done = nri("placement", *verb, *words)
-        assert (done.returncode, f"{words[0]} goes with --pods" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, f"{words[0]} requires --pods" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("key", ["prefer-cpu-priority.resource-policy.nri.io/pod", "noderesource.dev/resources"])
@@ -239,7 +239,7 @@ def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
     with FakeRuntime(pods=pods, containers=containers, real_time=False) as runtime:
         started(runtime, short, TopologyAwarePlugin())
         done = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
-    assert "it was taken over from an earlier run" in done.stdout, done.stderr
+    assert "placed by an earlier run of the plugin" in done.stdout, done.stderr
 
 
 def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Path) -> None:

@@ -44,7 +44,7 @@ def test_at_a_terminal_each_counts_what_it_has_done(
     (here / "cases").write_text(json.dumps(CASE))
     (here / "pod").write_text(json.dumps(POD))
     monkeypatch.setattr(output, "COUNT_FROM_S", 0.0)
-    monkeypatch.setattr(output, "COUNT_EACH_S", 0.0)
+    monkeypatch.setattr(output, "COUNT_INTERVAL_S", 0.0)
     monkeypatch.setattr(output, "is_terminal", lambda stream: True)
     given = {"traces": recording, **{name: here / name for name in ("new", "cases", "pod")}}
     done = CliRunner().invoke(verb, [word.format(**given) for word in words], obj=Settings())

@@ -90,7 +90,7 @@ def test_json_has_a_line_for_each_event(nri, folder: Path, tmp_path: Path) -> No
 def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) -> None:
     done = nri("replay", str(folder))
     assert done.returncode == 2
-    assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
+    assert "a plugin is required: --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
 
 
 def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_order(nri, tmp_path: Path) -> None:

@@ -430,8 +430,8 @@ def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[st
 def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
     done = nri("run", "template", "--help")
     assert done.returncode == 0
-    assert done.stdout.index("Flags of template, behind it:") < done.stdout.index("--cfg-param1 TEXT  a parameter")
-    assert ", behind it" not in nri("run", "--help").stdout
+    assert done.stdout.index("Flags of template, which must follow it:") < done.stdout.index("--cfg-param1 TEXT  a parameter")
+    assert ", which must follow it" not in nri("run", "--help").stdout
 
 
 def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> None:
@@ -444,14 +444,14 @@ def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> No
 def test_the_help_names_no_flags_behind_a_plugin_that_has_none_of_its_own(nri, plugin: Path) -> None:
     done = nri("run", str(plugin), "template", "--help")
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "behind it:" in line] == ["Flags of template, behind it:"]
+    assert [line for line in done.stdout.splitlines() if "which must follow it:" in line] == ["Flags of template, which must follow it:"]
 
 
 def test_the_help_is_there_for_a_plugin_that_cannot_be_loaded(nri, plugin: Path) -> None:
     plugin.write_text("raise ValueError('half written')\n")
     done = nri("run", str(plugin), "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "--no-reconnect" in done.stdout and "behind it:" not in done.stdout
+    assert "--no-reconnect" in done.stdout and "which must follow it:" not in done.stdout
 
 
 def test_a_flag_of_its_own_behind_a_plugin_that_cannot_be_loaded_tells_why_it_cannot(nri, plugin: Path) -> None:

@@ -51,7 +51,7 @@ def test_either_may_come_from_standard_input(nri, files) -> None:
     assert first.stdout == second.stdout != ""
     done = nri("spec", "apply", "-", stdin="{}")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "standard input can be the adjustment or the spec, not both" in done.stderr
+    assert "standard input cannot be both the adjustment and the spec" in done.stderr
 
 
 def test_a_reply_with_an_adjustment_and_yaml_will_do(nri, files) -> None:
@@ -129,7 +129,7 @@ def test_control_characters_do_not_reach_the_terminal(nri, files) -> None:
 def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
     good, bad = files(good=SPEC, bad={**SPEC, "hostname": 5})
     done = nri("spec", "validate", good)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 in order\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 valid\n")
     done = nri("spec", "validate", good, bad)
     assert (done.returncode, done.stdout) == (1, f"{bad}: hostname: expected text, not 5\n")
     assert nri("spec", "validate", "-q", good, bad).stdout == f"{bad}\n"

@@ -284,7 +284,7 @@ def test_a_recording_that_is_damaged_is_read_and_said_to_be(nri, tmp_path):
 
 
 def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
-    assert "--trace needs a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
+    assert "--trace requires a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
     done = nri("why", "db", "--trace", str(tmp_path))
     assert (done.returncode, "no trace (*.nritrace) in this folder" in done.stderr) == (2, True)
     assert "is read with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr

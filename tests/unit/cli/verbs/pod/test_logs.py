@@ -47,7 +47,7 @@ def test_streams_go_where_they_came_from_byte_for_byte(nri, server: CriServer, t
 def test_a_container_without_a_log_and_one_that_is_not_there_are_errors(nri, server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
         done = nri("pod", "logs", "mute", "--cri-socket", path)
-        assert (done.returncode, "its pod was made without a log directory" in done.stderr) == (1, True)
+        assert (done.returncode, "its pod was created without a log directory" in done.stderr) == (1, True)
         assert (
             nri("pod", "logs", "none", "--cri-socket", path).stderr
             == 'error: no container "none". try: nri pod ps -a\n'
