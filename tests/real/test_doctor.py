@@ -59,23 +59,23 @@ def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Pa
     if extra:
         (folder / "extra/a.toml").write_text(extra)
     words = [str(installed.bin / "containerd"), "--config", str(folder / "config.toml"), "config", "dump"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    wanted = tomllib.loads(done.stdout)["plugins"]["io.containerd.nri.v1.nri"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    expected = tomllib.loads(result.stdout)["plugins"]["io.containerd.nri.v1.nri"]
 
-    _, seen, remarks = containerd.read(str(tmp_path), installed.version.partition("~")[0].partition("+")[0])
-    assert seen is not None
+    _, observed, remarks = containerd.read(str(tmp_path), installed.version.partition("~")[0].partition("+")[0])
+    assert observed is not None
     assert {
-        "disable": not seen.enabled,
-        "disable_connections": not seen.connections,
-        "socket_path": seen.socket_path,
-        "plugin_path": seen.plugin_path,
-        "plugin_config_path": seen.plugin_config_path,
-        "plugin_registration_timeout": seen.registration_timeout_s,
-        "plugin_request_timeout": seen.request_timeout_s,
+        "disable": not observed.enabled,
+        "disable_connections": not observed.connections,
+        "socket_path": observed.socket_path,
+        "plugin_path": observed.plugin_path,
+        "plugin_config_path": observed.plugin_config_path,
+        "plugin_registration_timeout": observed.registration_timeout_s,
+        "plugin_request_timeout": observed.request_timeout_s,
     } == {
         key: parse_duration(value) if key.endswith("timeout") else value
-        for key, value in wanted.items()
+        for key, value in expected.items()
         if key != "default_validator"
     }, remarks
 
@@ -94,6 +94,6 @@ def test_events_shows_a_real_runtimes_state(runtime: Runtime) -> None:
         "--socket-path",
         str(runtime.daemon.nri_socket),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)) == {"pods", "containers"}
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert set(json.loads(result.stdout)) == {"pods", "containers"}

@@ -26,8 +26,8 @@ class Counted:
         error: raised when a cgroup is to be counted, or a counter is read.
     """
 
-    def __init__(self, events: Mapping[Event, int], lacking: Unsupported | None = None) -> None:
-        self.events, self.lacking, self.open = dict(events), lacking, 0
+    def __init__(self, events: Mapping[Event, int], missing_keys: Unsupported | None = None) -> None:
+        self.events, self.lacking, self.open = dict(events), missing_keys, 0
         self.folders: list[str] = []
         self.error: OSError | Unsupported | None = None
 

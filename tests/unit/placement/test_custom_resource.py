@@ -315,7 +315,7 @@ def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.Log
     resources = Resources(api, place, plugin)  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
     thread.start()
-    wait_for(lambda: "the configuration stays what it was" in caplog.text, "the policy is refused")
+    wait_for(lambda: "the previous configuration stays in use" in caplog.text, "the policy is refused")
     assert not file.exists()
     api.lists["TopologyAwarePolicy"] = [policy("default", generation=2)]
     relisted(resources, api)

@@ -74,7 +74,11 @@ class SettingsOptions(Generic[T]):
             help=f"Read this file instead of {file}. If given several times, later files override earlier ones.",
         )
         self._set = click.option(
-            "--set", "given", multiple=True, metavar="KEY=VALUE", help=f"Set any key of the file, such as {example}."
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help=f"Set any key of the file, such as {example}.",
         )
 
     def __call__(self, command: _Command) -> _Command:
@@ -96,9 +100,9 @@ class SettingsOptions(Generic[T]):
 
     def load(self, settings: Settings, options: Mapping[str, Any]) -> Loaded[T]:
         """Read the settings from files, environment and options. Raises ConfigError with all mistakes."""
-        return self._loader().load(*options["files"], flags=self.given(settings, options))
+        return self._loader().load(*options["files"], flags=self.flag_settings(settings, options))
 
-    def given(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
+    def flag_settings(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
         """The settings of the command line, by dotted key, each with its option. ConfigError for an invalid --set."""
         from nri.config.settings import parse_setting
 
@@ -112,8 +116,8 @@ class SettingsOptions(Generic[T]):
                 flag_values |= {key: (flag.name, value) for key, value in values.items()}
         if settings.socket_path:
             flag_values[self._socket_key] = (settings.socket_from, settings.socket_path)
-        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["given"] else ()
-        for text in options["given"]:
+        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["assignments"] else ()
+        for text in options["assignments"]:
             key, value = parse_setting(text, self._example, texts)
             flag_values[key] = ("--set", value)
         return flag_values

@@ -39,18 +39,18 @@ def runs(root: Path, pid: int, name: str, *descriptors: str) -> None:
     """Let a process be there as a runtime launches it."""
     folder = root / f"proc/{pid}"
     (folder / "fd").mkdir(parents=True)
-    index, _, rest = name.partition("-")
-    (folder / "environ").write_text(f"NRI_PLUGIN_NAME={rest}\0NRI_PLUGIN_IDX={index}\0NRI_PLUGIN_SOCKET=3\0")
+    index, _, remaining = name.partition("-")
+    (folder / "environ").write_text(f"NRI_PLUGIN_NAME={remaining}\0NRI_PLUGIN_IDX={index}\0NRI_PLUGIN_SOCKET=3\0")
     for number, target in enumerate(descriptors):
         (folder / f"fd/{number}").symlink_to(target)
 
 
-def look(root: Path, name: str = "containerd", *, listens: bool = True, told: str = "", **settings: bool) -> list[str]:
-    findings = [Finding("problem", "its interpreter is missing", told)] if told else []
+def look(root: Path, name: str = "containerd", *, listens: bool = True, text: str = "", **settings: bool) -> list[str]:
+    findings = [Finding("problem", "its interpreter is missing", text)] if text else []
     nri = RuntimeNri(name, enabled=True, **settings)  # type: ignore[arg-type]
     programs = {label: f"{FOLDER}/{label}" for label in ("10-a", "20-b")}
     launched.check(str(root), nri, programs, findings, listens=listens)
-    return lines([one for one in findings if one.where != told])
+    return lines([one for one in findings if one.where != text])
 
 
 def test_plugins_that_run_and_have_a_connection_are_no_finding(root: Path) -> None:
@@ -71,10 +71,16 @@ def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(r
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("containerd", "find out why (journalctl | grep 20-b), then restart containerd, which launches each plugin only once"),
+        (
+            "containerd",
+            "find out why (journalctl | grep 20-b), then restart containerd, which launches each plugin only once",
+        ),
         (
             "nri-engine",
-            "nri why --plugins shows its state and last output; the engine restarts it unless its policy says restart = never",
+            (
+                "nri why --plugins shows its state and last output; "
+                "the engine restarts it unless its policy says restart = never"
+            ),
         ),
     ],
 )
@@ -94,7 +100,7 @@ def test_a_plugin_that_is_younger_than_the_runtime_is_still_to_come(root: Path) 
 
 def test_a_plugin_that_cannot_start_is_told_once(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
-    assert look(root, told=f"{FOLDER}/20-b") == []
+    assert look(root, text=f"{FOLDER}/20-b") == []
 
 
 def test_a_runtime_that_does_not_listen_has_launched_nothing(root: Path) -> None:
@@ -127,11 +133,11 @@ def test_the_doctor_looks_for_them_where_a_runtime_listens(root: Path) -> None:
     (root / "etc/containerd").mkdir(parents=True)
     (root / "etc/containerd/config.toml").write_text("version = 3\n")
     (root / SOCKET).unlink()
-    found = lines(examine(Settings(), str(root)))
-    assert not [line for line in found if "is gone" in line], found
+    findings = lines(examine(Settings(), str(root)))
+    assert not [line for line in findings if "is gone" in line], findings
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / SOCKET))
         listener.listen()
         age(root, 60)
-        found = lines(examine(Settings(), str(root)))
-    assert len([line for line in found if "has ended" in line]) == 2, found
+        findings = lines(examine(Settings(), str(root)))
+    assert len([line for line in findings if "has ended" in line]) == 2, findings

@@ -11,9 +11,9 @@ from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
 from tests.unit.cli.conftest import lines
 
 
-def judge(*found: RuntimeNri) -> list[str]:
+def judge(*nri_settings: RuntimeNri) -> list[str]:
     findings: list[Finding] = []
-    runtimes.check(found, findings)
+    runtimes.check(nri_settings, findings)
     return lines(findings)
 
 
@@ -25,9 +25,9 @@ def test_two_runtimes_on_one_socket_are_a_contradiction() -> None:
 
 
 def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
-    found = judge(RuntimeNri("containerd", enabled=True), RuntimeNri("isulad", enabled=False))
-    assert not any("both listen" in line for line in found)
-    assert "problem: /etc/isulad/daemon.json: nri-support: NRI is off in isulad by default" in found
+    findings = judge(RuntimeNri("containerd", enabled=True), RuntimeNri("isulad", enabled=False))
+    assert not any("both listen" in line for line in findings)
+    assert "problem: /etc/isulad/daemon.json: nri-support: NRI is off in isulad by default" in findings
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_what_isulad_would_stumble_over_is_named(put, text: str, level: str, wha
 @pytest.mark.parametrize(("runtime", "step"), [("containerd", "run the doctor as root"), ("isulad", "")])
 def test_a_file_that_we_may_not_read_is_named_with_the_reason(runtime: str, step: str) -> None:
     reason = "cannot read it: Permission denied"
-    found = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
-    assert found == Finding("problem", reason, CONFIG, step)
+    result = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
+    assert result == Finding("problem", reason, CONFIG, step)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -285,6 +285,6 @@ def test_every_kind_of_remark_has_words_and_a_level(kind: Kind) -> None:
         ("reason", "key", "suggestion", "right", "table", "value", "path", "first", "lost"), "a party"
     )
     for runtime in ("containerd", "cri-o", "isulad"):
-        found = finding(runtime, Remark(kind, "/etc/x", {**parties, "seconds": 5.0, "type": bool}))
-        assert found.what
-        assert found.level in LEVELS
+        result = finding(runtime, Remark(kind, "/etc/x", {**parties, "seconds": 5.0, "type": bool}))
+        assert result.what
+        assert result.level in LEVELS

@@ -16,17 +16,17 @@ from nri.trace.history import Note, Trace
 
 def run(*arguments: str, policy_path: str | None = None) -> list[object]:
     """Run a verb that has the options; what it got besides, and how many recorders."""
-    seen: list[object] = []
+    objects: list[object] = []
 
     @click.command()
     @click.option("--own")
     @record_options
     def verb(**options: Any) -> None:
         with recorded(options, "nri verb", policy_path=policy_path, compat="default") as reporters:
-            seen.extend((options, len(reporters)))
+            objects.extend((options, len(reporters)))
 
     CliRunner().invoke(verb, arguments, catch_exceptions=False, standalone_mode=False)
-    return seen
+    return objects
 
 
 def opened(folder: Path) -> dict[str, str]:

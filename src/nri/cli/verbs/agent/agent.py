@@ -79,7 +79,7 @@ def run(settings: Settings, /, **options: Any) -> int:
     from nri.agent.program import run as run_agent
     from nri.cli.support.logs import log_to
 
-    profiles = _load_profiles(options["set_profile"], options["files"], AGENT_OPTIONS.given(settings, options))
+    profiles = _load_profiles(options["set_profile"], options["files"], AGENT_OPTIONS.flag_settings(settings, options))
     log_to(settings, profiles[0].settings.log_level)
     with recorded(options, "nri agent", modes=",".join(profiles[0].settings.modes)) as reporters:
         return run_agent(profiles, next(iter(reporters), None))
@@ -113,7 +113,7 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
     from nri.agent.settings import AGENT_SETTINGS
     from nri.errors import ConfigError
 
-    flags = AGENT_OPTIONS.given(settings, options)
+    flags = AGENT_OPTIONS.flag_settings(settings, options)
     only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
     try:
         loaded: Any = _load_profiles(options["set_profile"], (*options["files"], *paths), flags)
