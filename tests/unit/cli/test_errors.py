@@ -81,7 +81,7 @@ def test_a_socket_that_is_closed_to_us_is_no_missing_runtime() -> None:
 
 
 def test_an_error_that_is_not_ours_is_said_to_be_a_defect() -> None:
-    assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a defect of nri")
+    assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a bug in nri")
 
 
 @pytest.mark.parametrize(("verbose", "text"), [(0, False), (1, False), (2, True)])

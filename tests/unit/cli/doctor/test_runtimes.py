@@ -33,7 +33,7 @@ def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"connections": False}, "connections are disabled: containerd makes no socket"),
+        ({"connections": False}, "connections are disabled: containerd has no NRI socket"),
         ({"socket_path": "run/nri.sock"}, "is not absolute"),
         ({"socket_path": "/" + "x" * 107}, "has 108 bytes; the kernel allows 107"),
         ({"request_timeout_s": 0.1}, "the request timeout is 100ms"),

@@ -47,7 +47,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> No
         process.send_signal(number)
         assert process.wait(TIMEOUT_S) == code
     text = (tmp_path / "log").read_text()
-    assert f"stopping after {signal.Signals(number).name}; containers run on" in text
+    assert f"stopping after {signal.Signals(number).name}; containers keep running" in text
     assert text.rstrip().endswith("stopped")
     assert not (tmp_path / "cri.sock").exists()
     assert not (tmp_path / "nri.sock").exists()
