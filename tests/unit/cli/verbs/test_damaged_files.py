@@ -76,7 +76,7 @@ WRONG: dict[str, tuple[Callable[[bytes], bytes], bool]] = {
 
 
 @pytest.fixture
-def run_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "looks.py").write_text(PLUGIN)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -85,10 +85,10 @@ def run_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
-    nri, full: bytes, folder: Path, verb: str, wrong: str
+    nri, recording_bytes: bytes, folder: Path, verb: str, wrong: str
 ) -> None:
     damage, is_trace = WRONG[wrong]
-    (folder / "file.nritrace").write_bytes(damage(full))
+    (folder / "file.nritrace").write_bytes(damage(recording_bytes))
     result = nri(*[word.replace("FILE", "file.nritrace") for word in VERBS[verb]])
     assert "Traceback" not in result.stderr
     assert "file.nritrace" in result.stderr
@@ -117,8 +117,8 @@ def test_what_is_no_file_is_named(nri, folder: Path, verb: str) -> None:
         assert place != "folder" or "write one with --record DIR" in result.stderr
 
 
-def test_a_whole_file_is_none_of_these(nri, full: bytes, folder: Path) -> None:
-    (folder / "file.nritrace").write_bytes(full)
+def test_a_whole_file_is_none_of_these(nri, recording_bytes: bytes, folder: Path) -> None:
+    (folder / "file.nritrace").write_bytes(recording_bytes)
     for verb, words in VERBS.items():
         result = nri(*[word.replace("FILE", "file.nritrace") for word in words])
         assert result.returncode == 0, (verb, result.stderr)

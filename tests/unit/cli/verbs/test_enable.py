@@ -178,7 +178,7 @@ def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_a
     program.chmod(0o755)
     result = nri("enable", str(program), "--idx", "10", *places, "--timeout", "500ms")
     assert result.returncode == 1
-    assert "it does not register within 0.5 s; its last words: thinking" in result.stderr
+    assert "it does not register within 0.5 s; its last output: thinking" in result.stderr
 
 
 def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
